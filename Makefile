@@ -1,0 +1,47 @@
+# Every target does its own set-up: a virtual environment in .venv with the versions of constraints.txt.
+# ARGS is handed on: make test ARGS="-k slots", make demo ARGS="--workers 4", make bench ARGS="--help".
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## one epoch through torch's loader and ours, side by side
+	$(BIN)/python examples/side_by_side.py $(ARGS)
+
+test: lint ## all checks and all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(INSTALLED) ## the benchmarks: both loaders, interleaved, as ratios
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(INSTALLED) ## ruff, mypy and the import rules, without the tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## remove the environment and the caches
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# The stamp is touched last: an installation that was interrupted is done again.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "holdfast needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)" >&2; \
+	    echo "Name another one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; \
+	    exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[test,bench]'
+	@touch $@

@@ -1,0 +1,182 @@
+"""Throughput: one timed pass, and the interleaved rounds over all that is compared for a row.
+
+Invariants: every contender is measured in every round; torch's loader and ours with the same number of workers run one
+right after the other, and the order turns round with every round, so that a slow minute of the machine hits both.
+A ratio is the median over rounds of ratios within a round. Warm-up batches are never counted.
+Runs in: main.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import psutil
+from torch.utils.data import DataLoader, Dataset
+
+from .ceiling import ceiling_rate
+from .consumer import touch
+from .loaders import LOADERS, LoaderName, iterating, make_loader
+from .workloads import Workload
+
+HANG_S = 180.0
+"""A pass that takes longer hangs: all stacks are dumped and the run ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Something that is timed: "torch" or "holdfast" with workers, "in-process", or "ceiling"."""
+
+    kind: str
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One measured pass: what came, how long it took, and the CPU time of all processes and of the main one."""
+
+    batches: int
+    wall_s: float
+    cpu_s: float = 0.0
+    main_cpu_s: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Batches per second."""
+        return self.batches / self.wall_s
+
+    @property
+    def cpu_ms(self) -> float:
+        """CPU time of all processes per batch, in milliseconds."""
+        return 1e3 * self.cpu_s / self.batches
+
+    @property
+    def main_cpu_us(self) -> float:
+        """CPU time of the main process per batch, in microseconds, the consumer's included."""
+        return 1e6 * self.main_cpu_s / self.batches
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """All passes of one row, by contender, in the order of rounds."""
+
+    workload: Workload
+    passes: dict[Contender, list[Pass]]
+
+    def worker_counts(self) -> list[int]:
+        """Return the numbers of workers that were measured."""
+        return [contender.workers for contender in self.passes if contender.kind == "torch"]
+
+    def rate(self, kind: str, workers: int = 0) -> float:
+        """Return the median rate in batches per second."""
+        return self.median(kind, workers, lambda one: one.rate)
+
+    def median(self, kind: str, workers: int, value: Callable[[Pass], float]) -> float:
+        """Return the median over rounds of one figure of a contender."""
+        return median(value(one) for one in self.passes[Contender(kind, workers)])
+
+    def ratios(self, workers: int) -> list[float]:
+        """Return ours over torch's, one ratio per round."""
+        pairs = zip(self.passes[Contender("holdfast", workers)], self.passes[Contender("torch", workers)], strict=True)
+        return [ours.rate / stock.rate for ours, stock in pairs]
+
+    def ratio(self, workers: int) -> float:
+        """Return the median ratio of ours to torch's."""
+        return median(self.ratios(workers))
+
+
+def measure_row(
+    workload: Workload, worker_counts: Sequence[int], rounds: int, window_s: float, tick: Callable[[str], None]
+) -> RowResult:
+    """Measure one row; `tick` is told of every pass before it starts."""
+    dataset = workload.make_dataset()
+    result = RowResult(workload, {contender: [] for contender in contenders(worker_counts)})
+    for number in range(rounds):
+        order = list(result.passes)
+        for contender in order if number % 2 == 0 else reversed(order):
+            tick(f"{workload.name}, round {number + 1} of {rounds}: {contender.kind} {contender.workers or ''}")
+            result.passes[contender].append(measure(contender, workload, dataset, window_s * workload.window))
+    return result
+
+
+def contenders(worker_counts: Sequence[int]) -> list[Contender]:
+    """List what is compared, pairs next to each other."""
+    pairs = [Contender(kind, workers) for workers in worker_counts for kind in LOADERS]
+    return [Contender("in-process"), *pairs, Contender("ceiling")]
+
+
+def measure(contender: Contender, workload: Workload, dataset: Dataset[Any], window_s: float) -> Pass:
+    """Measure one contender once."""
+    gc.collect()
+    with hang_guard():
+        if contender.kind == "ceiling":
+            batches, wall_s = ceiling_rate(workload, dataset, window_s)
+            return Pass(batches, wall_s)
+        name: LoaderName = "holdfast" if contender.kind == "holdfast" else "torch"
+        loader = make_loader(name, workload, dataset, contender.workers)
+        return timed_pass(loader, window_s)
+
+
+def timed_pass(loader: DataLoader[Any], window_s: float) -> Pass:
+    """Warm the loader up, then count batches until the window is over."""
+    with iterating(loader) as iterator:
+        touch(next(iterator))
+        clocks = CpuClocks()
+        for _ in range(warm_up_batches(loader) - 1):
+            touch(next(iterator))
+        cpu_before, main_before = clocks.read()
+        batches, wall_s = drain(iterator, window_s)
+        cpu_after, main_after = clocks.read()
+    return Pass(batches, wall_s, cpu_after - cpu_before, main_after - main_before)
+
+
+def warm_up_batches(loader: DataLoader[Any]) -> int:
+    """Twice as many batches as are in flight, and some: every buffer of every loader has then been used."""
+    return 4 + 2 * loader.num_workers * (loader.prefetch_factor or 0)
+
+
+def drain(iterator: Iterator[Any], window_s: float) -> tuple[int, float]:
+    """Take batches for a while; return how many came and how long it took."""
+    batches = 0
+    start = now = time.perf_counter()
+    for batch in iterator:
+        touch(batch)
+        batches += 1
+        now = time.perf_counter()
+        if now - start >= window_s:
+            break
+    return batches, now - start
+
+
+class CpuClocks:
+    """User and system time of this process and of all processes below it, found once, read cheaply."""
+
+    def __init__(self) -> None:
+        self._main = psutil.Process()
+        self._children = self._main.children(recursive=True)
+
+    def read(self) -> tuple[float, float]:
+        """Return seconds so far: of all processes, and of the main process."""
+        main_s = time.process_time()
+        return main_s + sum(_cpu_s(child) for child in self._children), main_s
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+@contextmanager
+def hang_guard(limit_s: float = HANG_S) -> Iterator[None]:
+    """End the run with all stacks if the body takes longer."""
+    faulthandler.dump_traceback_later(limit_s, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,73 @@
+"""Writes the table of the run just made between two markers of the README.
+
+Runs in: main.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .measure import RowResult
+from .report import Report
+from .table import MIB, number
+
+START = "<!-- bench:start -->"
+END = "<!-- bench:end -->"
+
+
+def has_markers(path: Path) -> bool:
+    """Whether the file has both markers, in order: asked before a long run."""
+    return path.is_file() and END in path.read_text().partition(START)[2]
+
+
+def rewrite_readme(path: Path, report: Report) -> None:
+    """Replace what is between the markers."""
+    before, start, rest = path.read_text().partition(START)
+    _, end, after = rest.partition(END)
+    path.write_text(f"{before}{start}\n{markdown(report)}\n{end}{after}")
+
+
+def markdown(report: Report) -> str:
+    """Return the report as Markdown."""
+    parts = [f"`make bench` on {report.machine}; medians of {report.rounds} rounds, all loaders in turn."]
+    if report.rows:
+        parts.append(_throughput(report.rows))
+    if report.startup:
+        parts.append(_startup(report))
+    if report.memory:
+        parts.append(_memory(report))
+    return "\n\n".join(parts)
+
+
+def _throughput(rows: list[RowResult]) -> str:
+    counts = rows[0].worker_counts()
+    shown = 2 if 2 in counts else counts[-1]
+    ratios = f"ratio with {' / '.join(map(str, counts))} workers"
+    lines = [
+        f"| batches per second, {shown} workers | torch | holdfast | {ratios} | in-process | ceiling |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        cells = [row.rate("torch", shown), row.rate("holdfast", shown), row.rate("in-process"), row.rate("ceiling")]
+        stock, ours, alone, ceiling = (number(value) for value in cells)
+        ratio = " / ".join(f"{row.ratio(workers):.1f}" for workers in counts)
+        lines.append(f"| {row.workload.title} | {stock} | {ours} | {ratio} | {alone} | {ceiling} |")
+    notes = [f"{row.workload.title}: {row.workload.note}." for row in rows if row.workload.note]
+    legend = "In-process is `num_workers=0`; the ceiling is a bare collate into one warm buffer on every core."
+    return "\n".join([*lines, "", " ".join([legend, *notes])])
+
+
+def _startup(report: Report) -> str:
+    lines = ["| first batch, seconds | workers | torch | holdfast | ratio |", "|---|---:|---:|---:|---:|"]
+    for case in report.startup:
+        times = f"{case.time_s('torch'):.2f} | {case.time_s('holdfast'):.2f}"
+        lines.append(f"| {case.method} | {case.workers} | {times} | {case.ratio:.2f} |")
+    return "\n".join(lines)
+
+
+def _memory(report: Report) -> str:
+    lines = ["| unique memory per worker, MiB | torch | holdfast | ratio |", "|---|---:|---:|---:|"]
+    for case in report.memory:
+        stock, ours = (f"{case.worker_bytes[name] / MIB:.1f}" for name in ("torch", "holdfast"))
+        lines.append(f"| {case.method}, {case.row} | {stock} | {ours} | {case.ratio:.2f} |")
+    return "\n".join(lines)

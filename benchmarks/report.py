@@ -1,0 +1,97 @@
+"""The result of a run as data: what was measured, and which target was met or missed.
+
+Runs in: main.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .machine import Machine
+from .measure import RowResult
+from .memory import TARGET, MemoryResult
+from .startup import StartupResult
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One figure against its limit: a ratio to torch's loader, at least or at most."""
+
+    what: str
+    value: float
+    limit: float
+    at_least: bool
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is on the right side of its limit."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+    def __str__(self) -> str:
+        """Return figure and limit in one line."""
+        bound = "at least" if self.at_least else "at most"
+        return f"{self.what}: {self.value:.2f}x torch's, target {bound} {self.limit:g}x"
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything one run measured; `broken` names what could not be measured, with the error."""
+
+    machine: Machine
+    rounds: int
+    rows: list[RowResult] = field(default_factory=list)
+    startup: list[StartupResult] = field(default_factory=list)
+    memory: list[MemoryResult] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def targets(self) -> list[Target]:
+        """Return every target of what was measured."""
+        return [*self._row_targets(), *map(startup_target, self.startup), *map(memory_target, self.memory)]
+
+    def missed(self) -> list[Target]:
+        """Return the targets that were missed."""
+        return [target for target in self.targets() if not target.met]
+
+    def _row_targets(self) -> Iterator[Target]:
+        for row in self.rows:
+            for workers in row.worker_counts():
+                yield row_target(row, workers)
+
+
+def row_target(row: RowResult, workers: int) -> Target:
+    """Return the throughput target of a row with so many workers."""
+    what = f"{row.workload.name}, {workers} workers, batches per second"
+    return Target(what, row.ratio(workers), row.workload.target(workers), at_least=True)
+
+
+def startup_target(case: StartupResult) -> Target:
+    """Return the first-batch target of a case."""
+    return Target(f"first batch, {case.method}, {case.workers} workers", case.ratio, case.target, at_least=False)
+
+
+def memory_target(case: MemoryResult) -> Target:
+    """Return the memory target of a case."""
+    return Target(f"memory per worker, {case.method}, {case.row}", case.ratio, TARGET, at_least=False)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the run as plain data: every pass of every round, and the targets."""
+    return {
+        "machine": asdict(report.machine),
+        "rounds": report.rounds,
+        "rows": [_row_as_json(row) for row in report.rows],
+        "startup": [asdict(case) for case in report.startup],
+        "memory": [asdict(case) for case in report.memory],
+        "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
+        "broken": report.broken,
+    }
+
+
+def _row_as_json(row: RowResult) -> dict[str, Any]:
+    passes = [
+        {**asdict(contender), "passes": [{**asdict(one), "rate": one.rate} for one in measured]}
+        for contender, measured in row.passes.items()
+    ]
+    return {"name": row.workload.name, "title": row.workload.title, "contenders": passes}

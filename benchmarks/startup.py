@@ -1,0 +1,66 @@
+"""First batch: how long `iter(loader)` and the first `next()` take in a fresh process, by start method and workers.
+
+Runs in: main; each measurement is `first_batch.py` in an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from statistics import median
+
+from .loaders import LOADERS
+from .probes import run_probe
+
+METHODS = ("fork", "spawn", "forkserver")
+FORK_REPEATS = 2
+"""Under fork a measurement is short and noisy: it is repeated this many times more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartupResult:
+    """First-batch times of both loaders in one case, in the order of rounds."""
+
+    method: str
+    workers: int
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LOADERS})
+
+    @property
+    def target(self) -> float:
+        """Most of torch's time that ours may take."""
+        if self.method == "fork":
+            return 1.5
+        return 0.65 if self.workers < 4 else 0.4
+
+    def time_s(self, loader: str) -> float:
+        """Return the median time of a loader."""
+        return median(self.seconds[loader])
+
+    @property
+    def ratio(self) -> float:
+        """Ours over torch's: median over rounds of ratios within a round."""
+        pairs = zip(self.seconds["holdfast"], self.seconds["torch"], strict=True)
+        return median(ours / stock for ours, stock in pairs)
+
+
+def measure_startup(
+    methods: Sequence[str], worker_counts: Sequence[int], rounds: int, tick: Callable[[str], None]
+) -> list[StartupResult]:
+    """Measure all cases, loaders in turn, after one unmeasured run of each that warms the disk cache."""
+    results = [StartupResult(method, workers) for method, workers in product(methods, worker_counts)]
+    for name in LOADERS:
+        tick(f"first batch, warm-up: {name}")
+        run_probe("first_batch", name, "fork", "2")
+    for number in range(rounds):
+        for case in results:
+            for _ in range(FORK_REPEATS if case.method == "fork" else 1):
+                _measure_pair(case, number, rounds, tick)
+    return results
+
+
+def _measure_pair(case: StartupResult, number: int, rounds: int, tick: Callable[[str], None]) -> None:
+    for name in LOADERS if number % 2 == 0 else reversed(LOADERS):
+        tick(f"first batch, round {number + 1} of {rounds}: {name} {case.method} {case.workers}")
+        time_s = run_probe("first_batch", name, case.method, str(case.workers))["first_batch_s"]
+        case.seconds[name].append(time_s)

@@ -1,0 +1,149 @@
+"""A report as tables on the terminal.
+
+Runs in: main.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .loaders import LOADERS
+from .measure import RowResult
+from .memory import MemoryResult
+from .report import Report, Target, memory_target, row_target, startup_target
+from .startup import StartupResult
+
+MIB = 2**20
+PIPE_WIDTH = 120
+
+
+def make_console() -> Console:
+    """Return a console that is wide enough for the tables when its output is not a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPE_WIDTH)
+
+
+def print_report(console: Console, report: Report) -> None:
+    """Print the tables of what was measured, the missed targets and what broke."""
+    console.print(f"{report.machine}; load before the run {report.machine.load:.2f}; {report.rounds} rounds")
+    if report.rows:
+        console.print(throughput_table(report.rows))
+        for row in report.rows:
+            note = f" ({row.workload.note})" if row.workload.note else ""
+            console.print(f"[bold]{row.workload.name}[/bold] {row.workload.title}{note}", highlight=False)
+        console.print(cpu_table(report.rows))
+    if report.startup:
+        console.print(startup_table(report.startup))
+    if report.memory:
+        console.print(memory_table(report.memory))
+    _print_outcome(console, report)
+
+
+def _print_outcome(console: Console, report: Report) -> None:
+    missed, total = report.missed(), len(report.targets())
+    console.print(f"[bold]{total - len(missed)} of {total} targets met.[/bold]")
+    for target in missed:
+        console.print(f"[red]missed[/red] {target}")
+    for failure in report.broken:
+        console.print("[red]broken[/red]", Text(failure))
+
+
+def throughput_table(rows: list[RowResult]) -> Table:
+    """Batches per second, one line per row and number of workers."""
+    table = Table(title="Batches per second (ratio: median, and least to greatest, of the rounds' ratios)")
+    table.add_column("work", no_wrap=True)
+    for title in ("workers", "in-process", "torch", "holdfast", "ratio", "spread", "target", "", "ceiling", "of it"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        for workers in row.worker_counts():
+            table.add_row(row.workload.name, *_throughput_cells(row, workers))
+        table.add_section()
+    return table
+
+
+def _throughput_cells(row: RowResult, workers: int) -> list[str]:
+    target, ratios = row_target(row, workers), row.ratios(workers)
+    ours, ceiling = row.rate("holdfast", workers), row.rate("ceiling")
+    return [
+        str(workers),
+        number(row.rate("in-process")),
+        number(row.rate("torch", workers)),
+        number(ours),
+        f"{target.value:.2f}",
+        f"{min(ratios):.2f}-{max(ratios):.2f}",
+        f"{target.limit:g}",
+        mark(target),
+        number(ceiling),
+        f"{100 * ours / ceiling:.0f}%",
+    ]
+
+
+def cpu_table(rows: list[RowResult]) -> Table:
+    """CPU time per batch, user and system, of all processes and of the main one."""
+    table = Table(title="CPU time per batch: all processes, and the main process alone with its consumer")
+    table.add_column("work", no_wrap=True)
+    for title in ("workers", "torch ms", "holdfast ms", "ratio", "main, torch µs", "main, holdfast µs"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        for workers in row.worker_counts():
+            table.add_row(row.workload.name, *_cpu_cells(row, workers))
+        table.add_section()
+    return table
+
+
+def _cpu_cells(row: RowResult, workers: int) -> list[str]:
+    stock, ours = (row.median(name, workers, lambda one: one.cpu_ms) for name in LOADERS)
+    main = (row.median(name, workers, lambda one: one.main_cpu_us) for name in LOADERS)
+    return [str(workers), f"{stock:.2f}", f"{ours:.2f}", f"{ours / stock:.2f}", *(f"{value:.0f}" for value in main)]
+
+
+def startup_table(cases: list[StartupResult]) -> Table:
+    """First batch, one line per start method and number of workers."""
+    table = Table(title="First batch in a fresh process, seconds")
+    for title in ("method", "workers", "torch", "holdfast", "ratio", "target at most", ""):
+        table.add_column(title, justify="left" if title == "method" else "right")
+    for case in cases:
+        target = startup_target(case)
+        times = [f"{case.time_s(name):.3f}" for name in LOADERS]
+        table.add_row(case.method, str(case.workers), *times, f"{target.value:.2f}", f"{target.limit:g}", mark(target))
+    return table
+
+
+def memory_table(cases: list[MemoryResult]) -> Table:
+    """Unique memory, one line per start method and row."""
+    table = Table(title="Unique memory (USS) in mid-epoch, 2 workers, MiB")
+    for title in ("method", "work"):
+        table.add_column(title)
+    for title in (
+        "torch's worker",
+        "our worker",
+        "ratio",
+        "target at most",
+        "",
+        "torch's fork server",
+        "our supervisor",
+    ):
+        table.add_column(title, justify="right")
+    for case in cases:
+        target = memory_target(case)
+        workers = [f"{case.worker_bytes[name] / MIB:.1f}" for name in LOADERS]
+        parents = [_parent(case.parent_bytes[name]) for name in LOADERS]
+        ratio = (f"{target.value:.2f}", f"{target.limit:g}", mark(target))
+        table.add_row(case.method, case.row, *workers, *ratio, *parents)
+    return table
+
+
+def _parent(value: float) -> str:
+    return f"{value / MIB:.1f}" if value else "-"
+
+
+def mark(target: Target) -> str:
+    """Return "met" or "missed", coloured."""
+    return "[green]met[/green]" if target.met else "[red]missed[/red]"
+
+
+def number(value: float) -> str:
+    """Return a rate with three digits or more."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,0 +1,52 @@
+"""holdfast: a PyTorch data loader that survives its workers and is many times faster than the stock one.
+
+Importing this package has no effects and does not import torch: the public names load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.errors import (
+        HoldfastError,
+        HoldfastWarning,
+        InternalError,
+        NotPicklable,
+        TooManyRestarts,
+        WorkerCrashed,
+        WorkerError,
+        WorkerInitError,
+    )
+    from holdfast.loader.dataloader import DataLoader
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataLoader",
+    "HoldfastError",
+    "HoldfastWarning",
+    "InternalError",
+    "NotPicklable",
+    "TooManyRestarts",
+    "WorkerCrashed",
+    "WorkerError",
+    "WorkerInitError",
+]
+
+_HOME_OF = {name: "holdfast.errors" for name in __all__} | {"DataLoader": "holdfast.loader.dataloader"}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib  # noqa: PLC0415  (only on the first use of a name)
+
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

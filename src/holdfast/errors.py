@@ -1,0 +1,69 @@
+"""Everything holdfast raises or warns with.
+
+    HoldfastError(Exception)
+      WorkerError(HoldfastError, RuntimeError)     torch raises RuntimeError here: existing handlers keep working
+        WorkerCrashed                              a worker died while it had a batch in hand, more than once
+        WorkerInitError                            a worker died before its first sample
+        TooManyRestarts                            workers die again and again outside any sample
+      NotPicklable(HoldfastError, TypeError)       something the workers need cannot be sent to them
+      InternalError(HoldfastError)                 a bug of holdfast itself
+    HoldfastWarning(UserWarning)
+
+Every error pickles whole: the message is `args[0]`, the facts are plain attributes.
+Standard library only. Runs in: main | supervisor | worker process.
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Base of every error that holdfast itself raises."""
+
+
+class WorkerError(HoldfastError, RuntimeError):
+    """A worker process failed. `worker_id` and `sample_index` are None where they are not known."""
+
+    def __init__(self, message: str, *, worker_id: int | None = None, sample_index: object = None) -> None:
+        super().__init__(message)
+        self.worker_id = worker_id
+        self.sample_index = sample_index
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, self.__dict__
+
+
+class WorkerCrashed(WorkerError):
+    """A worker died while it was loading a batch, and the batch could not be loaded by its replacement either."""
+
+
+class WorkerInitError(WorkerError):
+    """A worker died before it was ready for its first sample."""
+
+
+class TooManyRestarts(WorkerError):
+    """Workers, or their supervisor, die again and again without a sample to blame."""
+
+
+class NotPicklable(HoldfastError, TypeError):
+    """Something that must travel to a worker cannot be pickled. `path` names the attribute."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, self.__dict__
+
+
+class InternalError(HoldfastError):
+    """A bug of holdfast, not of your program."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message}\nThis is a bug of holdfast, not of your program: please report it with this traceback.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
+
+class HoldfastWarning(UserWarning):
+    """Something works, but not as well as it could, or not as the arguments say."""

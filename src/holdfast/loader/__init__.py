@@ -1,0 +1,1 @@
+"""The loader: what the user sees, and every decision about data."""

@@ -1,0 +1,41 @@
+"""Which backend runs the workers: by argument, by environment, by platform. Packages can add their own.
+
+A backend is a factory (`workers.backend.BackendFactory`). Ours are listed here; a package adds one under the entry point
+group `holdfast.backends`. Entry points are only read for a name that is not ours: reading them takes milliseconds.
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import entry_points
+from typing import cast
+
+from holdfast import options
+from holdfast.workers.backend import BackendFactory
+
+_GROUP = "holdfast.backends"
+_OURS = {"linux": "holdfast.workers.linux:Crew"}
+_FOR_PLATFORM = {"linux": "linux"}
+
+
+def check_name(name: str | None) -> None:
+    """Refuse a name that nobody provides, at construction and not in the first epoch."""
+    if name is None or name in _OURS or entry_points(group=_GROUP, name=name):
+        return
+    known = sorted({*_OURS, *(entry.name for entry in entry_points(group=_GROUP))})
+    raise ValueError(f"backend={name!r} is not known: use None (what fits this platform) or one of {known}")
+
+
+def find(name: str | None) -> BackendFactory:
+    """The factory for a loader's `backend=` argument."""
+    chosen = name or options.forced_backend() or _FOR_PLATFORM.get(sys.platform)
+    if chosen is None:
+        raise ValueError(f"holdfast has no backend for this platform ({sys.platform}) yet: set {options.DISABLE}=1")
+    if chosen in _OURS:
+        module, _, attribute = _OURS[chosen].partition(":")
+        return cast(BackendFactory, getattr(importlib.import_module(module), attribute))
+    check_name(chosen)
+    (entry,) = entry_points(group=_GROUP, name=chosen)
+    return cast(BackendFactory, entry.load())

@@ -1,0 +1,120 @@
+"""`holdfast.DataLoader`: torch's loader with another engine under it.
+
+A real subclass: arguments, samplers, lengths, seeds and errors are torch's own code. It differs where an iterator with
+workers is made. Every argument is kept as an attribute of its own name, which is how frameworks rebuild a loader.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import torch.utils.data
+from torch.utils.data import Dataset, Sampler
+
+from holdfast import options
+from holdfast.errors import HoldfastWarning
+from holdfast.loader import backends
+from holdfast.loader.iterator import LoaderIterator
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class DataLoader(torch.utils.data.DataLoader[T_co]):
+    """A drop-in for `torch.utils.data.DataLoader`. Arguments before `backend` are torch's, with torch's meaning.
+
+    Args:
+        backend: what runs the workers. None: what fits this platform.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        backend: str | None = None,
+    ) -> None:
+        self._disabled = options.is_disabled()
+        if not self._disabled:
+            backends.check_name(backend)
+        self.backend = backend
+        self.shuffle = shuffle
+        self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        super().__init__(
+            dataset,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            drop_last=drop_last,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            generator=generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+
+    def _get_iterator(self) -> Any:
+        if self._disabled:
+            _warn_disabled()
+            return super()._get_iterator()
+        if self.num_workers == 0:
+            return super()._get_iterator()
+        self.check_worker_number_rationality()
+        iterator = LoaderIterator(self, backends.find(self.backend))
+        self._iterators.add(iterator)
+        return iterator
+
+    def close(self) -> None:
+        """End the workers of every iterator of this loader. Batches already delivered stay valid."""
+        for iterator in list(self._iterators):
+            iterator._shutdown_workers()
+        self._iterator = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_iterators": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _iterators=weakref.WeakSet())
+
+
+_warned: list[bool] = []
+
+
+def _warn_disabled() -> None:
+    if not _warned:
+        _warned.append(True)
+        message = f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
+        warnings.warn(message, HoldfastWarning, stacklevel=4)

@@ -1,0 +1,24 @@
+"""The environment variables that holdfast reads, all of them, and what they mean.
+
+Read at the moment of use, so that a test or a notebook can change them between loaders.
+Standard library only. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import os
+
+DISABLE = "HOLDFAST_DISABLE"
+BACKEND = "HOLDFAST_BACKEND"
+
+_OFF = {"", "0", "false", "no", "off"}
+
+
+def is_disabled() -> bool:
+    """`HOLDFAST_DISABLE=1`: every loader uses torch's own iterator."""
+    return os.environ.get(DISABLE, "").strip().lower() not in _OFF
+
+
+def forced_backend() -> str | None:
+    """`HOLDFAST_BACKEND=name`: the backend of every loader that does not name one itself."""
+    return os.environ.get(BACKEND, "").strip() or None

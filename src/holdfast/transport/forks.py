@@ -1,0 +1,111 @@
+"""Which slots may still be read by a process that was forked while they were in use.
+
+A fork shares our mappings with the child. A batch that the child holds must keep its bytes although this process may
+drop it and reuse the slot. So every fork gets a guard: a pipe whose writing end only the child keeps. While it is
+open, some process may still read; it closes by itself when the child, and whatever it forked, has exited or exec'ed.
+
+    before fork         pipe made, slots in use are marked
+    parent, after       closes the writing end
+    child, after        closes the reading end, keeps the writing end for its life
+
+Runs in: main process (the hooks run around every fork of it).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class ForkGuard:
+    """One fork of this process. `passed()` once no process that inherited its memory is left."""
+
+    def __init__(self) -> None:
+        self._passed = False
+        self._ends: tuple[int, int] | None = None
+        try:
+            self._ends = os.pipe()  # both close on exec
+        except OSError:
+            pass  # out of descriptors: this fork is then taken to live for ever, and its slots are not reused
+
+    def keep_reader(self) -> None:
+        if self._ends:
+            os.close(self._ends[1])
+
+    def keep_writer(self) -> None:
+        if self._ends:
+            os.close(self._ends[0])
+            self._ends = None  # the writing end stays open until this process ends or execs
+
+    def passed(self) -> bool:
+        if self._ends and _hung_up(self._ends[0]):
+            self._passed = True
+            self._close_reader()
+        return self._passed
+
+    def _close_reader(self) -> None:
+        if self._ends:
+            os.close(self._ends[0])
+            self._ends = None
+
+    def __del__(self) -> None:
+        self._close_reader()
+
+
+def _hung_up(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class Guarded(Protocol):
+    """What can be in use while a fork happens: a pool of slots."""
+
+    def in_use(self) -> bool: ...
+
+    def guard_with(self, guard: ForkGuard) -> None: ...
+
+
+_pools: weakref.WeakSet[Guarded] = weakref.WeakSet()
+_forking = threading.local()
+_hooked: list[bool] = []
+
+
+def watch(pool: Guarded) -> None:
+    """From now on every fork marks what `pool` has in use."""
+    if not _hooked:
+        _hooked.append(True)
+        os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    _pools.add(pool)
+
+
+def _before() -> None:
+    _forking.guard = None
+    busy = [pool for pool in list(_pools) if pool.in_use()]
+    if busy:
+        _forking.guard = guard = ForkGuard()
+        _mark(busy, guard)
+
+
+def _mark(pools: Iterable[Guarded], guard: ForkGuard) -> None:
+    for pool in pools:
+        pool.guard_with(guard)
+
+
+def _in_parent() -> None:
+    guard: ForkGuard | None = _forking.guard
+    if guard is not None:
+        guard.keep_reader()
+        _forking.guard = None
+
+
+def _in_child() -> None:
+    guard: ForkGuard | None = _forking.guard
+    if guard is not None:
+        guard.keep_writer()
+        _forking.guard = None
+    _pools.clear()

@@ -1,0 +1,102 @@
+"""The one pickler for everything that crosses a process on its way to the workers.
+
+- What lives in `__main__` (notebook cells, lambdas, scripts read from standard input) travels by value.
+- torch's own reductions stay in force, so that tensors in shared memory stay shared and are not copied.
+- The modules that the pickle refers to are known, so that a supervisor can import them before it forks workers.
+- What cannot be pickled is named by its attribute path: `dataset.transform.fn: lambda at train.py:31`.
+
+Runs in: main process (dumping), worker process (loading).
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import ChainMap
+from collections.abc import Iterator
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
+from typing import Any
+
+import cloudpickle
+import torch.multiprocessing  # noqa: F401  (registers torch's reductions with ForkingPickler)
+
+from holdfast.errors import NotPicklable
+
+
+class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle with the reductions of multiprocessing and torch, noting the modules it meets."""
+
+    # The C pickler reads this when it is made: on the class it counts, on an instance it would not.
+    dispatch_table = ChainMap(ForkingPickler._extra_reducers, cloudpickle.Pickler.dispatch_table)
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.modules: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        owner = obj if isinstance(obj, type | FunctionType) else type(obj)
+        module = getattr(owner, "__module__", None)
+        if isinstance(module, str):
+            self.modules.add(module)
+        return super().reducer_override(obj)
+
+
+def dumps(obj: object, name: str) -> tuple[bytes, frozenset[str]]:
+    """Pickle `obj`, which the user knows as `name`. Returns the pickle and the modules it needs."""
+    file = io.BytesIO()
+    pickler = JobPickler(file)
+    try:
+        pickler.dump(obj)
+    except Exception as error:
+        path, culprit = _find_culprit(obj, name)
+        path = path.lstrip(".")
+        raise NotPicklable(_explain(path, culprit, error), path=path) from error
+    modules = {m for m in pickler.modules if m not in ("__main__", "__mp_main__", "builtins")}
+    return file.getvalue(), frozenset(modules)
+
+
+def _explain(path: str, culprit: object, error: Exception) -> str:
+    return (
+        f"{path} cannot be sent to the workers: {describe(culprit)} cannot be pickled "
+        f"({type(error).__name__}: {error})\n"
+        f"  try   open or create it in the worker (in worker_init_fn, or on first use in __getitem__),\n"
+        f'        or use multiprocessing_context="fork", which sends nothing'
+    )
+
+
+def describe(obj: object) -> str:
+    """What an object is, in a few words: a lambda by its place, anything else by its type."""
+    if isinstance(obj, FunctionType):
+        kind = "lambda" if obj.__name__ == "<lambda>" else f"function {obj.__qualname__}"
+        return f"{kind} at {obj.__code__.co_filename}:{obj.__code__.co_firstlineno}"
+    return f"{type(obj).__module__}.{type(obj).__qualname__} object"
+
+
+def _find_culprit(obj: object, path: str, depth: int = 12) -> tuple[str, object]:
+    """Follow the parts that fail to pickle down to the smallest one."""
+    if depth:
+        for child_path, child in _parts(obj, path):
+            if not _pickles(child):
+                return _find_culprit(child, child_path, depth - 1)
+    return path, obj
+
+
+def _parts(obj: object, path: str) -> Iterator[tuple[str, object]]:
+    if isinstance(obj, dict):
+        yield from ((f"{path}[{key!r}]", value) for key, value in obj.items())
+    elif isinstance(obj, list | tuple | set | frozenset):
+        yield from ((f"{path}[{k}]", value) for k, value in enumerate(obj))
+    elif isinstance(obj, FunctionType):
+        cells = zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=False)
+        yield from ((f"{path}.{name}", cell.cell_contents) for name, cell in cells)
+    elif isinstance(getattr(obj, "__dict__", None), dict) and not isinstance(obj, type):
+        yield from ((f"{path}.{name}", value) for name, value in vars(obj).items())
+
+
+def _pickles(obj: object) -> bool:
+    try:
+        JobPickler(io.BytesIO()).dump(obj)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,289 @@
+"""The slots of one loader: who has which, and when one may be used again.
+
+The main process owns every slot. A slot is granted to a unit of work, filled by a worker, and delivered as tensors and
+arrays that are views of it. It is free again when the last of them is gone:
+
+    free ──acquire──► granted ──deliver──► in the user's hands ──last view gone──► free
+                         └──────release (unit dropped)──────────────────────────────┘
+
+Invariants:
+- A slot is never written while anyone may read it: not while a view lives (a weak reference to the view's buffer), not
+  while its storage lives on after `share_memory_()` or a send through a queue took the buffer away from under a numpy
+  view (a weak reference to the storage), not while a process forked with it may read it (`forks.py`).
+- A user who keeps every batch makes the pool grow; nothing ever waits for a slot.
+- The finalizer of a view may run in any thread, inside the collector, or in a forked child: it appends to a deque.
+- Memory that nobody needs is given back: tails beyond what batches need now, slots beyond those in circulation, and
+  the dead parts of slots of which the user keeps only some tensors.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+from holdfast.transport.forecast import SizeForecast
+from holdfast.transport.forks import ForkGuard, watch
+from holdfast.transport.segments import Segment, slot_bytes_for
+
+_FIRST_GUESS = 1 << 20
+_FIRST_SEGMENT_SLOTS = 4
+_LARGEST_SEGMENT_SLOTS = 256
+
+
+class ViewRef(weakref.ref[memoryview]):
+    """Alive while a buffer that was handed out lives. Remembers which bytes of which slot it covers."""
+
+    __slots__ = ("slot", "start", "stop", "storage")
+
+    slot: Slot
+    start: int
+    stop: int
+    storage: weakref.ref[Any] | None  # the torch storage on top of the buffer, if there is one
+
+    # by identity: a weak reference compares and hashes as what it refers to, and a memoryview cannot be hashed
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    def is_gone(self) -> bool:
+        return self() is None and (self.storage is None or self.storage() is None)
+
+
+class PooledSegment(Segment):
+    """A segment cut into equal slots, with a number that workers know it by."""
+
+    __slots__ = ("number", "slot_count", "slots_out")
+
+    number: int
+    slot_count: int
+    slots_out: int
+
+
+class Slot:
+    """A range of a segment. `touched` bytes of it, from its start, may hold memory."""
+
+    __slots__ = ("guards", "nbytes", "offset", "segment", "thinned", "touched", "views")
+
+    def __init__(self, segment: PooledSegment, offset: int, nbytes: int) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.nbytes = nbytes
+        self.touched = 0
+        self.thinned = 0  # how many views were left when dead parts were last given back
+        self.views: set[ViewRef] = set()
+        self.guards: list[ForkGuard] = []
+
+    def may_be_read_elsewhere(self) -> bool:
+        """Whether a forked process may still hold what this slot contained."""
+        if self.guards:
+            self.guards = [guard for guard in self.guards if not guard.passed()]
+        return bool(self.guards)
+
+    def peek(self, start: int, nbytes: int) -> memoryview:
+        """Bytes to be read at once and not kept."""
+        at = self.offset + start
+        return self.segment.view[at : at + nbytes]
+
+    def give_back(self, keep_bytes: int = 0) -> None:
+        if self.touched > keep_bytes:
+            self.segment.give_back(self.offset + keep_bytes, self.offset + self.touched)
+            self.touched = keep_bytes
+
+
+class SlotPool:
+    """All slots of one loader. `warm_slots` free ones keep their memory; the rest give it back."""
+
+    def __init__(self, warm_slots: int) -> None:
+        self._warm_slots = warm_slots
+        self._owner_pid = os.getpid()
+        self._forecast = SizeForecast(_FIRST_GUESS)
+        self._segments: dict[int, PooledSegment] = {}
+        self._next_number = 0
+        self._warm: list[Slot] = []
+        self._cold: list[Slot] = []
+        self._delivered: set[Slot] = set()
+        self._guarded: list[Slot] = []  # free, but a forked child may still read them
+        self._lingering: list[ViewRef] = []  # buffer gone, storage alive
+        self._returned: deque[ViewRef] = deque()
+        self._collecting = threading.Lock()
+        self._closed = False
+        self.dropped_segments: list[int] = []  # numbers that workers may forget; whoever tells them clears the list
+        watch(self)
+
+    # -- granting and returning ------------------------------------------------------------------------------------
+
+    def acquire(self, at_least_bytes: int = 0) -> Slot:
+        """A slot fit for the next batch. Never waits: grows the pool if none is free."""
+        self.collect()
+        wanted = max(self._forecast.nbytes, at_least_bytes)
+        return _take(self._warm, wanted) or self._rewarm(wanted) or self._grow(wanted)
+
+    def adopt(self, fd: int, nbytes: int) -> Slot:
+        """Take over a segment that a worker made because its batch outgrew its slot."""
+        segment = self._add(PooledSegment(fd, nbytes), slots=1)
+        return Slot(segment, 0, nbytes)
+
+    def release(self, slot: Slot) -> None:
+        """The slot has no views (any more): use it again."""
+        slot.views.clear()
+        self._delivered.discard(slot)
+        if slot.may_be_read_elsewhere():
+            self._guarded.append(slot)
+        else:
+            self._free(slot)
+
+    def was_written(self, slot: Slot, nbytes: int) -> None:
+        slot.touched = max(slot.touched, nbytes)
+
+    def saw_batch(self, nbytes: int) -> None:
+        self._forecast.saw(nbytes)
+
+    # -- delivering ------------------------------------------------------------------------------------------------
+
+    def hand_out(self, slot: Slot, start: int, nbytes: int) -> tuple[memoryview, ViewRef]:
+        """A buffer over bytes of the slot, and the reference that knows when it is gone."""
+        at = slot.offset + start
+        buffer = slot.segment.view[at : at + nbytes]
+        ref = ViewRef(buffer, self._on_gone)
+        ref.slot, ref.start, ref.stop, ref.storage = slot, start, start + nbytes, None
+        slot.views.add(ref)
+        return buffer, ref
+
+    def delivered(self, slot: Slot) -> None:
+        """The batch in the slot is complete: from here on its views decide."""
+        if slot.views:
+            slot.thinned = len(slot.views)
+            self._delivered.add(slot)
+        else:
+            self.release(slot)
+
+    def collect(self) -> None:
+        """Free the slots whose last view went away since the last call."""
+        if not self._collecting.acquire(blocking=False):
+            return  # another thread is at it, or this one is, further down the stack
+        try:
+            while self._returned:
+                ref = self._returned.popleft()
+                if ref.is_gone():
+                    self._forget_view(ref)
+                else:
+                    self._lingering.append(ref)
+            if self._lingering:
+                self._recheck_lingering()
+            if self._guarded:
+                self._recheck_guarded()
+        finally:
+            self._collecting.release()
+
+    def _on_gone(self, ref: ViewRef) -> None:
+        # Runs anywhere, any time, also in the middle of the methods above: only appends. After close() nobody
+        # collects any more, so the memory is given back here, with one system call.
+        self._returned.append(ref)
+        if self._closed and os.getpid() == self._owner_pid:
+            self.collect()
+
+    def _forget_view(self, ref: ViewRef) -> None:
+        slot = ref.slot
+        slot.views.discard(ref)
+        if not slot.views:
+            self.release(slot)
+
+    def _recheck_lingering(self) -> None:
+        still = [ref for ref in self._lingering if not ref.is_gone()]
+        gone = [ref for ref in self._lingering if ref.is_gone()]
+        self._lingering = still
+        for ref in gone:
+            self._forget_view(ref)
+
+    def _recheck_guarded(self) -> None:
+        slots, self._guarded = self._guarded, []
+        for slot in slots:
+            self.release(slot)
+
+    # -- forks (called by the hooks of forks.py) -------------------------------------------------------------------
+
+    def in_use(self) -> bool:
+        return bool(self._delivered or self._guarded)
+
+    def guard_with(self, guard: ForkGuard) -> None:
+        for slot in (*self._delivered, *self._guarded):
+            slot.guards.append(guard)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _free(self, slot: Slot) -> None:
+        if self._closed or slot.nbytes < self._forecast.nbytes or len(self._warm) >= self._warm_slots:
+            self._cool(slot)
+        else:
+            slot.give_back(keep_bytes=2 * self._forecast.nbytes)
+            self._warm.append(slot)
+
+    def _cool(self, slot: Slot) -> None:
+        slot.give_back()
+        self._cold.append(slot)
+        slot.segment.slots_out -= 1
+        if slot.segment.slots_out == 0:
+            self._drop(slot.segment)
+
+    def _rewarm(self, wanted: int) -> Slot | None:
+        slot = _take(self._cold, wanted)
+        if slot is not None:
+            slot.segment.slots_out += 1
+        return slot
+
+    def _grow(self, wanted: int) -> Slot:
+        self._thin_delivered()
+        slot_bytes = slot_bytes_for(wanted)
+        of_this_size = sum(s.slot_count for s in self._segments.values() if s.nbytes == s.slot_count * slot_bytes)
+        count = min(max(of_this_size, _FIRST_SEGMENT_SLOTS), _LARGEST_SEGMENT_SLOTS)
+        segment = self._add(PooledSegment.create(slot_bytes * count), slots=count)
+        fresh = [Slot(segment, k * slot_bytes, slot_bytes) for k in range(count)]
+        segment.slots_out = 1
+        self._cold.extend(reversed(fresh[1:]))
+        return fresh[0]
+
+    def _thin_delivered(self) -> None:
+        """Give back what lies between the views of delivered batches of which some tensors are gone."""
+        for slot in list(self._delivered):
+            if len(slot.views) < slot.thinned and not slot.may_be_read_elsewhere():
+                slot.thinned = len(slot.views)
+                at = 0
+                for start, stop in sorted((ref.start, ref.stop) for ref in slot.views):
+                    slot.segment.give_back(slot.offset + at, slot.offset + start)
+                    at = max(at, stop)
+                slot.segment.give_back(slot.offset + at, slot.offset + slot.touched)
+
+    def _add(self, segment: Any, slots: int) -> PooledSegment:
+        segment.number, segment.slot_count, segment.slots_out = self._next_number, slots, slots
+        self._next_number += 1
+        self._segments[segment.number] = segment
+        return segment  # type: ignore[no-any-return]
+
+    def _drop(self, segment: PooledSegment) -> None:
+        self._cold = [slot for slot in self._cold if slot.segment is not segment]
+        del self._segments[segment.number]
+        segment.close_fd()
+        self.dropped_segments.append(segment.number)
+
+    def close(self) -> None:
+        """No more batches: give back all but what the user still holds. Later releases give back at once."""
+        self._closed = True
+        self.collect()
+        warm, self._warm = self._warm, []
+        for slot in warm:
+            self._cool(slot)
+        for segment in self._segments.values():
+            segment.retire(owner=self)
+        self._thin_delivered()
+
+
+def _take(slots: list[Slot], wanted: int) -> Slot | None:
+    """The most recently freed slot that is large enough: its pages are the likeliest to be in a cache."""
+    for at in range(len(slots) - 1, -1, -1):
+        if slots[at].nbytes >= wanted:
+            return slots.pop(at)
+    return None

@@ -1,0 +1,94 @@
+"""The border between the loader and whatever runs its workers.
+
+The loader decides what is to be done; a backend moves messages and reports what it saw. A backend never decides about
+data: it says that a worker is gone and what it had been doing, and starts the next life.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.transport.slots import Slot, SlotPool
+from holdfast.workers.board import Doing
+from holdfast.workers.job import Job
+from holdfast.workers.messages import Result
+
+
+@dataclass(frozen=True, slots=True)
+class UnitDone:
+    """A worker sent the header of a finished unit. `fds` are segments to be adopted."""
+
+    worker_id: int
+    result: Result
+    fds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker process is gone, with everything it had not finished. `replaced` if another life has its place."""
+
+    worker_id: int
+    pid: int
+    exitcode: int
+    doing: Doing
+    replaced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorLost:
+    """The supervisor and all its workers are gone; new ones have been started. Every unfinished unit is lost."""
+
+    pid: int
+    reason: str
+
+
+Event = UnitDone | WorkerLost | SupervisorLost
+
+
+class WorkerHandle(Protocol):
+    """What other code reads of a worker: the part of `multiprocessing.Process` that torch's users rely on."""
+
+    name: str
+    daemon: bool
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def exitcode(self) -> int | None: ...
+
+    def is_alive(self) -> bool: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+class WorkerBackend(Protocol):
+    """Runs the workers of one iterator."""
+
+    @property
+    def workers(self) -> Sequence[WorkerHandle]: ...
+
+    def start(self) -> None:
+        """Start all workers."""
+
+    def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
+        """Send a unit to a worker. Never blocks; a unit sent to a worker that is gone is reported lost with it."""
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        """What happened, as soon as something has; nothing after the timeout."""
+
+    def resume(self, shared_seed: int | None) -> None:
+        """Tell all workers that a new epoch begins."""
+
+    def retire(self, worker_id: int) -> None:
+        """Let a worker end after what it has in hand; it is not replaced."""
+
+    def stop(self, grace_s: float) -> None:
+        """End everything. Takes no longer than the grace and a little, whatever the workers do."""
+
+
+BackendFactory = Callable[[Job, SlotPool, object], WorkerBackend]

@@ -1,0 +1,83 @@
+"""The status board: shared memory in which every process says what it is doing, at the price of one store.
+
+    row 0       the supervisor: a tick that goes up while it is well
+    row k + 1   worker k: phase, unit, position in the unit, life
+
+A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
+change: a row that stays the same over many of the reader's own ticks is a worker that hangs. No clock is written.
+
+Runs in: main | supervisor | worker process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from enum import IntEnum
+from typing import NamedTuple
+
+_FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
+_TICK = 0
+PHASE, UNIT, POSITION, LIFE = 0, 1, 2, 3
+
+
+class Phase(IntEnum):
+    """What a worker does. Before IDLE it has not been ready for a sample yet."""
+
+    STARTING = 0  # unpickling, importing, worker_init_fn
+    IDLE = 1
+    FETCH = 2  # in the dataset
+    COLLATE = 3  # in collate_fn
+    SEND = 4  # laying the batch out, sending its header
+    ENDING = 5
+
+
+class Doing(NamedTuple):
+    """A worker's row."""
+
+    phase: Phase
+    unit: int
+    position: int
+    life: int
+
+
+class Board:
+    """All rows. The memory is a memfd, so that it can be handed to a spawned process."""
+
+    def __init__(self, fd: int, num_workers: int) -> None:
+        self.fd = fd
+        self.num_workers = num_workers
+        self._cells = memoryview(mmap.mmap(fd, _size(num_workers))).cast("q")
+
+    @classmethod
+    def create(cls, num_workers: int) -> Board:
+        fd = os.memfd_create("holdfast-board", os.MFD_CLOEXEC)
+        os.ftruncate(fd, _size(num_workers))
+        return cls(fd, num_workers)
+
+    def row(self, worker_id: int) -> memoryview:
+        """The cells of one worker, to be written by index with the field constants of this module."""
+        start = (worker_id + 1) * _FIELDS
+        return self._cells[start : start + _FIELDS]
+
+    def doing(self, worker_id: int) -> Doing:
+        row = self.row(worker_id)
+        return Doing(Phase(row[PHASE]), row[UNIT], row[POSITION], row[LIFE])
+
+    def reset(self, worker_id: int, life: int) -> None:
+        row = self.row(worker_id)
+        row[PHASE], row[UNIT], row[POSITION], row[LIFE] = Phase.STARTING, -1, -1, life
+
+    def tick(self) -> None:
+        self._cells[_TICK] += 1
+
+    def ticks(self) -> int:
+        return int(self._cells[_TICK])
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def _size(num_workers: int) -> int:
+    nbytes = (num_workers + 1) * _FIELDS * 8
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -1,0 +1,367 @@
+"""The backend for Linux: a supervisor process, forked workers, sockets and memfds.
+
+    Crew ──control socket──► supervisor ──fork──► worker k
+      └───────private socket per worker life (units out, headers back)──┘
+
+What must hold:
+- Every wait has an end: a poll wakes for a message, a death, or a second of silence, and then the supervisor's tick is
+  looked at. A supervisor that is dead or silent is killed, what its workers had finished is kept, and another starts.
+- What a worker finished before it died is good, because the main process owns the slots: its socket is drained before
+  its death is reported.
+- No send blocks.
+
+Runs in: main process, in the thread that calls `next()`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch.multiprocessing
+
+from holdfast.errors import TooManyRestarts, WorkerInitError
+from holdfast.transport.slots import Slot, SlotPool
+from holdfast.workers import channel, messages, supervisor
+from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.board import Board
+from holdfast.workers.channel import Channel
+from holdfast.workers.handles import LinuxWorkerHandle
+from holdfast.workers.job import CarriedJob, Job, PassedFd
+from holdfast.workers.messages import Exited, Retire, SlotRef, Started, Stop, Unit
+
+_POLL_S = 1.0
+_SILENT_AFTER_S = 5.0  # a supervisor that does not tick for so long, while we do wait, has stopped
+_MAX_SUPERVISOR_RESTARTS = 3  # without a single finished unit in between
+_STOP_MARGIN_S = 1.0
+
+
+class _Link:
+    """Our end of one worker life."""
+
+    __slots__ = ("channel", "knows", "life", "worker_id")
+
+    def __init__(self, worker_id: int, life: int, sock: socket.socket) -> None:
+        self.worker_id = worker_id
+        self.life = life
+        self.channel = Channel(sock, blocking=False)
+        self.knows: set[int] = set()  # numbers of the segments it has mapped
+
+
+class Crew:
+    """Main's side of one supervisor and its workers."""
+
+    def __init__(self, job: Job, pool: SlotPool, context: Any) -> None:
+        self._context = context if context is not None else torch.multiprocessing
+        self._job = job
+        self._pool = pool
+        self._workers = [LinuxWorkerHandle(self._context) for _ in range(job.num_workers)]
+        self._board = Board.create(job.num_workers)
+        self._process: Any = None
+        self._pidfd = -1
+        self._control: Channel | None = None
+        self._links: dict[int, _Link] = {}  # by worker id
+        self._by_fd: dict[int, _Link] = {}
+        self._waiting: dict[int, list[tuple[Unit, Slot, Slot | None]]] = {}  # for workers that are not there yet
+        self._backlog: list[Event] = []
+        self._poll = select.poll()
+        self._ticks_seen = -1
+        self._silent_s = 0.0
+        self._restarts_in_a_row = 0
+
+    @property
+    def workers(self) -> Sequence[WorkerHandle]:
+        """The handles, once every worker has been started: their pids are known then, as they are with torch."""
+        while self._process is not None and any(worker.pid is None for worker in self._workers):
+            self._backlog.extend(self._wait(_POLL_S))
+        return self._workers
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        ours, theirs = channel.pair()
+        self._control = Channel(ours, blocking=False)
+        main_pidfd = os.pidfd_open(os.getpid())
+        spec = supervisor.SupervisorSpec(
+            control=PassedFd(theirs.fileno()),
+            main_pidfd=PassedFd(main_pidfd),
+            board=PassedFd(self._board.fd),
+            names=tuple(worker.name for worker in self._workers),
+            identities=tuple(worker.identity for worker in self._workers),
+            job=CarriedJob(self._job),
+        )
+        self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
+        try:
+            self._process.start()
+        except BaseException:
+            self._process = None
+            self._control.close()
+            self._control = None
+            raise
+        finally:
+            theirs.close()
+            os.close(main_pidfd)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._poll.register(self._control, select.POLLIN)
+        self._poll.register(self._pidfd, select.POLLIN)
+        self._ticks_seen, self._silent_s = -1, 0.0
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
+        place = indices if isinstance(indices, bytes) else _ref(indices)
+        message = Unit(unit, attempt, _ref(slot), place)
+        spill = None if isinstance(indices, bytes) else indices
+        link = self._links.get(worker_id)
+        if link is None:
+            self._waiting.setdefault(worker_id, []).append((message, slot, spill))
+        else:
+            self._send_unit(link, message, slot, spill)
+
+    def _send_unit(self, link: _Link, unit: Unit, slot: Slot, spill: Slot | None) -> None:
+        # A broken pipe here is a death; the supervisor will say so, and the unit is lost with the worker.
+        with contextlib.suppress(OSError):
+            self._forget_dropped()
+            for needed in (slot, spill):
+                if needed is not None and needed.segment.number not in link.knows:
+                    link.knows.add(needed.segment.number)
+                    announcement = messages.pack_segment(needed.segment.number, needed.segment.nbytes)
+                    link.channel.send(announcement, [needed.segment.fd])
+            link.channel.send(messages.pack_unit(unit))
+        self._watch(link)
+
+    def _forget_dropped(self) -> None:
+        if not self._pool.dropped_segments:
+            return
+        numbers, self._pool.dropped_segments = self._pool.dropped_segments, []
+        for link in self._links.values():
+            known = link.knows.intersection(numbers)
+            if known:
+                link.knows -= known
+                with contextlib.suppress(OSError):
+                    link.channel.send(messages.pack_forget(sorted(known)))
+
+    def resume(self, shared_seed: int | None) -> None:
+        for link in self._links.values():
+            with contextlib.suppress(OSError):
+                link.channel.send(messages.pack_resume(shared_seed))
+            self._watch(link)
+
+    def retire(self, worker_id: int) -> None:
+        self._tell(Retire(worker_id))
+        link = self._links.get(worker_id)
+        if link is not None:
+            link.channel.end_sending()
+
+    def _tell(self, order: object) -> None:
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.send(pickle.dumps(order))
+
+    def _watch(self, link: _Link) -> None:
+        """Have the poller wake us for room in the socket only while something waits for it."""
+        fd = link.channel.fileno()
+        if fd in self._by_fd:
+            self._poll.register(fd, select.POLLIN | (select.POLLOUT if link.channel.has_unsent else 0))
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        if self._backlog:
+            events, self._backlog = self._backlog, []
+            return events
+        return self._wait(timeout_s)
+
+    def _wait(self, timeout_s: float) -> list[Event]:
+        ready = self._poll.poll(min(timeout_s, _POLL_S) * 1000)
+        if not ready:
+            return self._check_pulse(min(timeout_s, _POLL_S))
+        events: list[Event] = []
+        lost = False
+        for fd, what in ready:
+            link = self._by_fd.get(fd)
+            if link is not None:
+                events.extend(self._hear(link, what))
+            elif fd == self._pidfd:
+                lost = True
+            else:
+                events.extend(self._listen())
+        if lost:
+            events.extend(self._replace_supervisor("died"))
+        return events
+
+    def _hear(self, link: _Link, what: int) -> Iterator[Event]:
+        if what & select.POLLOUT:
+            with contextlib.suppress(OSError):
+                link.channel.flush()
+            self._watch(link)
+        if what & ~select.POLLOUT:
+            done = self._receive(link)
+            if done is not None:
+                yield done
+            elif what & (select.POLLHUP | select.POLLERR):
+                self._stop_watching(link)  # its end is closed and empty; how it died comes by the control socket
+
+    def _receive(self, link: _Link) -> UnitDone | None:
+        try:
+            received = link.channel.receive()
+        except BlockingIOError:
+            return None
+        if received is None:
+            return None
+        data, fds = received
+        self._restarts_in_a_row = 0
+        return UnitDone(link.worker_id, messages.unpack_result(data), tuple(fds))
+
+    def _listen(self) -> Iterator[Event]:
+        """What the supervisor says. Its death is not noticed here but by its pidfd."""
+        assert self._control is not None
+        while True:
+            try:
+                received = self._control.receive()
+            except BlockingIOError:
+                return
+            if received is None:
+                self._unregister(self._control.fileno())
+                return
+            message = pickle.loads(received[0])
+            if isinstance(message, Started):
+                self._welcome(message, *received[1])
+            elif isinstance(message, Exited):
+                yield from self._bury(message)
+
+    def _welcome(self, started: Started, sock_fd: int, pidfd: int) -> None:
+        link = _Link(started.worker_id, started.life, socket.socket(fileno=sock_fd))
+        self._links[started.worker_id] = link
+        self._by_fd[link.channel.fileno()] = link
+        self._workers[started.worker_id].begin_life(started.pid, pidfd)
+        self._poll.register(link.channel.fileno(), select.POLLIN)
+        for unit, slot, spill in self._waiting.pop(started.worker_id, ()):
+            self._send_unit(link, unit, slot, spill)
+
+    def _bury(self, exited: Exited) -> Iterator[Event]:
+        link = self._links.pop(exited.worker_id, None)
+        if link is not None:
+            yield from self._drain(link)
+        self._workers[exited.worker_id].end_life(exited.exitcode)
+        yield WorkerLost(exited.worker_id, exited.pid, exited.exitcode, exited.doing, exited.replaced)
+
+    def _drain(self, link: _Link) -> Iterator[Event]:
+        """What a worker finished before it ended, then nothing more from it."""
+        while (done := self._receive(link)) is not None:
+            yield done
+        self._stop_watching(link)
+        link.channel.close()
+
+    def _stop_watching(self, link: _Link) -> None:
+        fd = link.channel.fileno()
+        if self._by_fd.pop(fd, None) is not None:
+            self._unregister(fd)
+
+    def _unregister(self, fd: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(fd)
+
+    # -- the supervisor's health -----------------------------------------------------------------------------------
+
+    def _check_pulse(self, waited_s: float) -> list[Event]:
+        ticks = self._board.ticks()
+        if ticks != self._ticks_seen or not self._links:
+            # (before its first worker it imports the user's modules, for as long as that takes)
+            self._ticks_seen, self._silent_s = ticks, 0.0
+            return []
+        self._silent_s += waited_s
+        return self._replace_supervisor("stopped") if self._silent_s >= _SILENT_AFTER_S else []
+
+    def _replace_supervisor(self, how: str) -> list[Event]:
+        """Kill what is left, keep what was finished, start anew."""
+        pid, had_workers = self._process.pid, bool(self._links)
+        self._kill_everything()
+        events: list[Event] = [event for link in list(self._links.values()) for event in self._drain(link)]
+        self._forget_supervisor()
+        if not had_workers:
+            raise WorkerInitError(_NO_START.format(pid=pid, how=how))
+        self._restarts_in_a_row += 1
+        if self._restarts_in_a_row > _MAX_SUPERVISOR_RESTARTS:
+            raise TooManyRestarts(_NO_PROGRESS.format(pid=pid, how=how, count=self._restarts_in_a_row))
+        self.start()
+        return [*events, SupervisorLost(pid, f"supervisor (pid {pid}) {how}")]
+
+    def _kill_everything(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        for worker in self._workers:
+            worker.kill()
+        deadline = time.monotonic() + _STOP_MARGIN_S
+        for worker in self._workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+
+    def _forget_supervisor(self) -> None:
+        for worker in self._workers:
+            worker.end_life(-signal.SIGKILL)
+        self._links.clear()
+        self._by_fd.clear()
+        self._waiting.clear()
+        if self._control is not None:
+            self._unregister(self._control.fileno())
+            self._control.shutdown()
+            self._control.close()
+            self._control = None
+        if self._pidfd >= 0:
+            self._unregister(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self._process is not None:
+            self._process.join(_STOP_MARGIN_S)
+            with contextlib.suppress(ValueError):  # still running, in the kernel: abandoned, never waited for
+                self._process.close()
+            self._process = None
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    def stop(self, grace_s: float) -> None:
+        if self._board is None:
+            return
+        if self._process is not None:
+            self._tell(Stop(grace_s))
+            for link in self._links.values():
+                link.channel.shutdown()
+            if not _wait_readable(self._pidfd, grace_s + _STOP_MARGIN_S):
+                self._kill_everything()
+            self._read_exit_codes()
+        for link in self._links.values():
+            link.channel.close()
+        self._forget_supervisor()
+        self._board.close()
+        self._board = None  # type: ignore[assignment]
+
+    def _read_exit_codes(self) -> None:
+        for event in self._listen():
+            if isinstance(event, UnitDone):
+                for fd in event.fds:
+                    os.close(fd)
+
+
+_NO_START = (
+    "the supervisor process (pid {pid}) {how} before it could start a worker\n"
+    "  try   run the script with an `if __name__ == '__main__':` guard around the code that uses the loader,\n"
+    "        which the start methods spawn and forkserver need; its own error is on stderr"
+)
+_NO_PROGRESS = "the supervisor process (pid {pid}) {how}, {count} times in a row without a batch in between"
+
+
+def _ref(slot: Slot) -> SlotRef:
+    return SlotRef(slot.segment.number, slot.offset, slot.nbytes)
+
+
+def _wait_readable(fd: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

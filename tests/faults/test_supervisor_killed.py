@@ -1,0 +1,102 @@
+"""The supervisor may die, stop or lag: the main process notices, and the epoch goes on. Closing stays bounded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+import torch
+
+from helpers import CLOSE_DEADLINE_S, Numbers, numbers, wait_until_ended, worker_pids
+from holdfast import DataLoader
+
+pytestmark = pytest.mark.timeout(120)
+
+BATCH_SIZE = 4
+BATCHES = 60
+
+
+def supervisor_of(iterator: object) -> int:
+    """The parent of the workers, which must be another process than this one."""
+    parents = {psutil.Process(pid).ppid() for pid in worker_pids(iterator)}
+    assert len(parents) == 1
+    supervisor = parents.pop()
+    assert supervisor != os.getpid()
+    return supervisor
+
+
+def check_to_the_end(iterator: Iterator[torch.Tensor], first: int) -> None:
+    number = first - 1
+    for number, batch in enumerate(iterator, start=first):
+        assert torch.equal(batch, numbers(number * BATCH_SIZE, BATCH_SIZE, 4))
+    assert number == BATCHES - 1
+
+
+def new_loader(**options: object) -> DataLoader[torch.Tensor]:
+    return DataLoader(Numbers(BATCHES * BATCH_SIZE), BATCH_SIZE, num_workers=2, **options)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_epoch_goes_on_without_its_supervisor(method: str, number: signal.Signals) -> None:
+    """Killed or stopped in mid-epoch: every batch comes once, in order; the stopped one is gone at the end."""
+    with new_loader(multiprocessing_context=method) as loader:
+        iterator = iter(loader)
+        kept = [next(iterator) for _ in range(10)]
+        supervisor = supervisor_of(iterator)
+        os.kill(supervisor, number)
+        check_to_the_end(iterator, 10)
+        for position, batch in enumerate(kept):
+            assert torch.equal(batch, numbers(position * BATCH_SIZE, BATCH_SIZE, 4))
+    wait_until_ended([supervisor])
+
+
+def test_the_epoch_goes_on_when_supervisor_and_workers_are_killed_together() -> None:
+    """Nobody of the old set is left: the main process starts a new one, and what was finished is kept."""
+    with new_loader() as loader:
+        iterator = iter(loader)
+        for _ in range(10):
+            next(iterator)
+        for pid in (supervisor_of(iterator), *worker_pids(iterator)):
+            os.kill(pid, signal.SIGKILL)
+        check_to_the_end(iterator, 10)
+
+
+def test_the_epoch_goes_on_when_a_worker_dies_under_a_stopped_supervisor() -> None:
+    """The one who should replace the worker is silent: the main process sees both."""
+    with new_loader() as loader:
+        iterator = iter(loader)
+        for _ in range(10):
+            next(iterator)
+        supervisor = supervisor_of(iterator)
+        os.kill(supervisor, signal.SIGSTOP)
+        os.kill(worker_pids(iterator)[0], signal.SIGKILL)
+        check_to_the_end(iterator, 10)
+    wait_until_ended([supervisor])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_closing_without_a_supervisor_is_bounded(number: signal.Signals) -> None:
+    """Close ends supervisor and workers itself if it must."""
+    loader = new_loader()
+    iterator = iter(loader)
+    next(iterator)
+    processes = [supervisor_of(iterator), *worker_pids(iterator)]
+    os.kill(processes[0], number)
+    start = time.monotonic()
+    loader.close()
+    assert time.monotonic() - start < CLOSE_DEADLINE_S
+    wait_until_ended(processes)
+
+
+def test_persistent_workers_survive_their_supervisors_death_between_epochs() -> None:
+    """The next epoch is whole, with a new supervisor and new workers."""
+    with new_loader(persistent_workers=True) as loader:
+        for _ in range(3):
+            iterator = iter(loader)
+            check_to_the_end(iterator, 0)
+            os.kill(supervisor_of(iterator), signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""One scenario, two loaders, equal outcome: torch's DataLoader is the oracle."""
