@@ -34,14 +34,14 @@ __all__ = [
     "WorkerInitError",
 ]
 
-_HOME_OF = {name: "holdfast.errors" for name in __all__} | {"DataLoader": "holdfast.loader.dataloader"}
+_HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {"DataLoader": "holdfast.loader.dataloader"}
 
 
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib  # noqa: PLC0415  (only on the first use of a name)
+    import importlib
 
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value

@@ -59,7 +59,9 @@ class InternalError(HoldfastError):
     """A bug of holdfast, not of your program."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"{message}\nThis is a bug of holdfast, not of your program: please report it with this traceback.")
+        super().__init__(
+            f"{message}\nThis is a bug of holdfast, not of your program: please report it with this traceback."
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return Exception.__new__, (type(self), *self.args), self.__dict__

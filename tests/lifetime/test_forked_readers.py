@@ -10,10 +10,13 @@ import gc
 import multiprocessing
 import os
 import select
+import signal
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from typing import NoReturn, Self
 
+import numpy as np
 import pytest
 import torch
 
@@ -45,40 +48,56 @@ def expected(batch: int) -> torch.Tensor:
 
 
 class Child:
-    """A forked child that waits for a word, then runs `answer` and sends back what it returned."""
+    """A forked child that waits for a word, then runs `answer` and sends back what it returned. It ends with the block."""
 
     def __init__(self, answer: Callable[[], bytes]) -> None:
         word_read, self._word = os.pipe()
         self._answer, answer_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            try:
-                os.read(word_read, 1)
-                with os.fdopen(answer_write, "wb") as file:
-                    file.write(answer())
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
+            self._run(answer, word_read, answer_write)
         os.close(word_read)
         os.close(answer_write)
+        self.status: int | None = None
+
+    @staticmethod
+    def _run(answer: Callable[[], bytes], word_read: int, answer_write: int) -> NoReturn:
+        try:
+            torch.set_num_threads(1)  # OpenMP's threads are not in this process: a parallel loop would wait for ever
+            os.read(word_read, 1)
+            with os.fdopen(answer_write, "wb") as file:
+                file.write(answer())
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
     def ask(self) -> bytes:
         os.write(self._word, b"!")
-        os.close(self._word)
-        with os.fdopen(self._answer, "rb") as file:
+        with os.fdopen(os.dup(self._answer), "rb") as file:
             answer = file.read()
-        assert self._exit_status() == 0
-        return answer
-
-    def _exit_status(self) -> int:
         pidfd = os.pidfd_open(self.pid)
         try:
             assert select.select([pidfd], [], [], PATIENCE_S)[0], "the forked child did not end"
         finally:
             os.close(pidfd)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._reap()
+        assert self.status == 0
+        return answer
+
+    def _reap(self) -> None:
+        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self._reap()
+        os.close(self._word)
+        os.close(self._answer)
 
 
 def check_to_the_end(iterator: Iterator[torch.Tensor], first: int) -> None:
@@ -94,29 +113,39 @@ def test_a_forked_child_reads_the_batch_it_held(dropped: bool) -> None:
     with new_loader() as loader:
         iterator = iter(loader)
         held = [next(iterator) for _ in range(10)][-1]
-        child = Child(lambda: held.numpy().tobytes())
-        kept = None if dropped else held
-        held = torch.empty(0)
-        for number in range(10, 110):
-            assert torch.equal(next(iterator), expected(number))
-        answer = child.ask()
-        assert answer == expected(9).numpy().tobytes()
+        with Child(lambda: held.numpy().tobytes()) as child:
+            kept = None if dropped else held
+            held = torch.empty(0)
+            for number in range(10, 110):
+                assert torch.equal(next(iterator), expected(number))
+            assert child.ask() == expected(9).numpy().tobytes()
         assert kept is None or torch.equal(kept, expected(9))
         check_to_the_end(iterator, 110)
 
 
-def test_a_forked_child_reads_the_batches_its_parent_kept_in_two_forks() -> None:
-    """Two children, forked at different batches, each read what they held then."""
+def test_a_forked_child_reads_what_it_held_as_numpy() -> None:
+    """A view without a tensor is enough for the child; the parent has dropped both."""
+    with new_loader() as loader:
+        iterator = iter(loader)
+        view = next(iterator)[2:5].numpy()
+        with Child(lambda: view.tobytes()) as child:
+            view = np.empty(0)
+            check_to_the_end(iterator, 1)
+            assert child.ask() == expected(0)[2:5].numpy().tobytes()
+
+
+def test_children_of_two_forks_each_read_what_they_held() -> None:
+    """Two children, forked at different batches; the parent drops all of them and goes on."""
     with new_loader() as loader:
         iterator = iter(loader)
         held = [next(iterator) for _ in range(4)]
-        first = Child(lambda: torch.stack(held).numpy().tobytes())
-        held = [next(iterator) for _ in range(4)]
-        second = Child(lambda: torch.stack(held).numpy().tobytes())
-        held = []
-        check_to_the_end(iterator, 8)
-        assert first.ask() == torch.stack([expected(number) for number in range(4)]).numpy().tobytes()
-        assert second.ask() == torch.stack([expected(number) for number in range(4, 8)]).numpy().tobytes()
+        with Child(lambda: torch.stack(held).numpy().tobytes()) as first:
+            held = [next(iterator) for _ in range(4)]
+            with Child(lambda: torch.stack(held).numpy().tobytes()) as second:
+                held = []
+                check_to_the_end(iterator, 8)
+                assert first.ask() == torch.stack([expected(number) for number in range(4)]).numpy().tobytes()
+                assert second.ask() == torch.stack([expected(number) for number in range(4, 8)]).numpy().tobytes()
 
 
 def test_a_forked_child_reads_the_batch_after_the_loader_is_closed() -> None:
@@ -124,12 +153,12 @@ def test_a_forked_child_reads_the_batch_after_the_loader_is_closed() -> None:
     loader = new_loader()
     iterator = iter(loader)
     held = next(iterator)
-    child = Child(lambda: held.numpy().tobytes())
-    held = torch.empty(0)
-    loader.close()
-    del iterator, loader
-    gc.collect()
-    assert child.ask() == expected(0).numpy().tobytes()
+    with Child(lambda: held.numpy().tobytes()) as child:
+        held = torch.empty(0)
+        loader.close()
+        del iterator, loader
+        gc.collect()
+        assert child.ask() == expected(0).numpy().tobytes()
 
 
 def send_when_asked(connection: Connection, batch: torch.Tensor) -> None:
@@ -175,7 +204,8 @@ def test_a_child_that_drops_the_inherited_iterator_does_not_disturb_its_parent(p
             gc.collect()
             return b"dropped"
 
-        assert Child(drop_all).ask() == b"dropped"
+        with Child(drop_all) as child:
+            assert child.ask() == b"dropped"
         assert all(map(is_running, pids))
         check_to_the_end(iterator, 1)
         assert worker_pids(loader._iterator) == pids if persistent else True
@@ -188,10 +218,10 @@ def test_closing_is_bounded_while_a_forked_child_lives_on() -> None:
     iterator = iter(loader)
     next(iterator)
     pids = worker_pids(iterator)
-    child = Child(lambda: b"alive")
-    loader.close()
-    wait_until_ended(pids, CLOSE_DEADLINE_S)
-    assert child.ask() == b"alive"
+    with Child(lambda: b"alive") as child:
+        loader.close()
+        wait_until_ended(pids, CLOSE_DEADLINE_S)
+        assert child.ask() == b"alive"
 
 
 def test_a_child_may_have_a_loader_of_its_own() -> None:
@@ -204,7 +234,8 @@ def test_a_child_may_have_a_loader_of_its_own() -> None:
             with new_loader() as own:
                 return torch.stack(list(own)).sum().numpy().tobytes()
 
-        answer = Child(own_epoch).ask()
+        with Child(own_epoch) as child:
+            answer = child.ask()
         assert answer == torch.stack([expected(number) for number in range(BATCHES)]).sum().numpy().tobytes()
         check_to_the_end(iterator, 1)
 

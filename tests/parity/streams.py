@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import ChainDataset, IterableDataset, get_worker_info
 
 
 class Uneven(IterableDataset[Any]):
@@ -42,6 +42,11 @@ class Replicated(IterableDataset[Any]):
 
     def __repr__(self) -> str:
         return f"Replicated({self.length})"
+
+
+class Chained(ChainDataset):
+    def __repr__(self) -> str:
+        return "Chained"
 
 
 class Epochs(IterableDataset[Any]):

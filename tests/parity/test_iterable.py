@@ -9,7 +9,7 @@ from torch.utils.data import ChainDataset
 
 from .datasets import as_list, same
 from .scenarios import Scenario, assert_parity
-from .streams import Epochs, Replicated, Uneven
+from .streams import Chained, Epochs, Replicated, Uneven
 
 
 def _scenario(name: str, dataset: Any, asks_length: bool = False, takes: Any = (None,), **arguments: Any) -> Scenario:
@@ -64,7 +64,7 @@ OTHERS = [
     _scenario("dataset counts epochs", Epochs, takes=(None, None), batch_size=2),
     _scenario("chain", lambda: ChainDataset([Uneven(3, 1), Uneven(2, 4)]), batch_size=2),
     _scenario("chain by +", lambda: Replicated(3) + Replicated(2), batch_size=2),
-    _scenario("chain, length", lambda: ChainDataset([Replicated(3), Replicated(2)]), asks_length=True, batch_size=2),
+    _scenario("chain, length", lambda: Chained([Replicated(3), Replicated(2)]), asks_length=True, batch_size=2),
     _scenario("length", lambda: Replicated(5), asks_length=True, batch_size=2),
     _scenario("length, drop_last", lambda: Replicated(5), asks_length=True, batch_size=2, drop_last=True),
     _scenario("length, no batches", lambda: Replicated(5), asks_length=True, batch_size=None, collate_fn=same),

@@ -1,7 +1,7 @@
 """Which backend runs the workers: by argument, by environment, by platform. Packages can add their own.
 
-A backend is a factory (`workers.backend.BackendFactory`). Ours are listed here; a package adds one under the entry point
-group `holdfast.backends`. Entry points are only read for a name that is not ours: reading them takes milliseconds.
+A backend is a factory (`workers.backend.BackendFactory`). Ours are listed here; a package adds one under the entry
+point group `holdfast.backends`. Entry points are read only for a name that is not ours: that takes milliseconds.
 Runs in: main process.
 """
 

@@ -32,7 +32,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         backend: what runs the workers. None: what fits this platform.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (torch's signature)
         self,
         dataset: Dataset[T_co],
         batch_size: int | None = 1,
@@ -116,5 +116,7 @@ _warned: list[bool] = []
 def _warn_disabled() -> None:
     if not _warned:
         _warned.append(True)
-        message = f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
+        message = (
+            f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
+        )
         warnings.warn(message, HoldfastWarning, stacklevel=4)

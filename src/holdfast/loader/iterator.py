@@ -1,4 +1,4 @@
-"""The iterator of one loader: the schedule, the slots and the workers, brought together by the thread that calls next().
+"""The iterator of one loader: schedule, slots and workers, brought together by the thread that calls `next()`.
 
     sampler ──► assign ──► slot granted ──► worker ──► header ──► schedule ──► decode ──► the user's batch
                    ▲                                                 │
@@ -14,14 +14,15 @@ import contextlib
 import functools
 import os
 import pickle
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
-from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data._utils import pin_memory as torch_pin
 
 from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerInitError
 from holdfast.loader.schedule import Schedule, Step
@@ -91,7 +92,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             is_iterable=self._dataset_kind == torch_loader._DatasetKind.Iterable,
             auto_collation=self._auto_collation,
             drop_last=self._drop_last,
-            base_seed=self._base_seed,
+            base_seed=int(self._base_seed),
             shared_seed=self._shared_seed,
             num_workers=self._num_workers,
         )
@@ -100,7 +101,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         return Schedule(self._num_workers, self._prefetch_factor, in_order=self._in_order, first_unit=first_unit)
 
     @property
-    def _workers(self) -> list[WorkerHandle]:
+    def _workers(self) -> list[WorkerHandle]:  # type: ignore[override]  # torch's are processes it started itself
         return list(self._backend.workers)
 
     # -- epochs ----------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         error: BaseException | None = None
         indices: Any = None
         try:
-            indices = self._next_index()
+            indices = next(self._sampler_iter)
         except StopIteration:
             self._sampler_ended = True
             return
@@ -165,6 +166,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- taking in results -----------------------------------------------------------------------------------------
 
+    def __next__(self) -> Any:
+        # torch's way, which also warns of iterables longer than they said, costs ten times this without a profiler
+        if getattr(self, "_IterableDataset_len_called", None) is not None or _profiler_enabled():
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
+
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
@@ -195,7 +204,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             raise rebuild(Failure(*value))
-        return pin_memory(value, self._pin_memory_device) if self._pin_memory else value
+        return self._pinned(value) if self._pin_memory else value
+
+    def _pinned(self, value: Any) -> Any:
+        return torch_pin.pin_memory(value, self._pin_memory_device)  # type: ignore[no-untyped-call]
 
     def _let_go(self, state: _UnitState) -> None:
         """The slots of a delivered unit live as long as their views."""
@@ -406,8 +418,6 @@ def _how(lost: WorkerLost) -> str:
 
 
 def _signal_name(number: int) -> str:
-    import signal  # noqa: PLC0415
-
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -39,5 +39,5 @@ def _stack_elsewhere(batch: Any, collate_fn_map: Any) -> Tensor:
     first = batch[0]
     if first.is_nested or first.layout is not torch.strided:
         # torch's own function refuses these, in its own words, before it touches memory
-        return torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+        torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
     return torch.stack(batch, 0)

@@ -13,6 +13,7 @@ Runs in: main process (the hooks run around every fork of it).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -27,10 +28,8 @@ class ForkGuard:
     def __init__(self) -> None:
         self._passed = False
         self._ends: tuple[int, int] | None = None
-        try:
+        with contextlib.suppress(OSError):  # out of descriptors: then this fork is taken to live for ever
             self._ends = os.pipe()  # both close on exec
-        except OSError:
-            pass  # out of descriptors: this fork is then taken to live for ever, and its slots are not reused
 
     def keep_reader(self) -> None:
         if self._ends:

@@ -20,7 +20,7 @@ import marshal
 import pickle
 import threading
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import torch
@@ -31,6 +31,7 @@ from holdfast.transport.writer import SlotWriter
 
 _INLINE_LAYOUT = 16 * 1024  # a larger one goes into the slot itself: sockets carry small messages
 _INLINE_BUFFER = 1024  # a smaller array stays in the pickle
+_LARGEST_ITEM = 16  # bytes of a complex128
 
 _DTYPES: tuple[torch.dtype, ...] = tuple(
     dict.fromkeys(value for _, value in sorted(vars(torch).items()) if isinstance(value, torch.dtype))
@@ -40,16 +41,8 @@ _CODE_OF = {dtype: code for code, dtype in enumerate(_DTYPES)}
 Range = tuple[int, int, int]  # area, offset, length
 
 
-class TensorRow(NamedTuple):
-    """One tensor: which storage, and how to look at it. `stride` is None where the tensor is contiguous."""
-
-    storage: int
-    dtype: int
-    offset: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...] | None
-    requires_grad: bool
-
+# Storage number (-1: no bytes), dtype code, offset in items, shape, stride (None: contiguous), requires_grad.
+TensorRow = tuple[int, int, int, tuple[int, ...], tuple[int, ...] | None, bool]
 
 # -- encoding, in the worker -------------------------------------------------------------------------------------------
 
@@ -79,9 +72,9 @@ class _Encoding:
             self.tensors.append(tensor)
             return _tensor, (len(self.tensors) - 1,)
         if tensor.is_cuda:
-            from torch.multiprocessing.reductions import reduce_tensor  # noqa: PLC0415  (rare)
+            from torch.multiprocessing.reductions import reduce_tensor
 
-            return reduce_tensor(tensor)
+            return reduce_tensor(tensor)  # type: ignore[no-untyped-call]
         if tensor.requires_grad and not tensor.is_leaf:
             _refuse_non_leaf()
         return NotImplemented
@@ -153,69 +146,73 @@ def _refuse_non_leaf() -> None:
     )
 
 
-class _Group:
+class _Part:
     """The bytes [low, high) of one source storage that the batch refers to."""
 
     __slots__ = ("high", "low", "number", "storage")
 
-    def __init__(self, number: int, storage: torch.UntypedStorage) -> None:
+    def __init__(self, number: int, storage: torch.UntypedStorage, low: int, high: int) -> None:
         self.number = number
         self.storage = storage
-        self.low: int = storage.nbytes()
-        self.high = 0
+        self.low = low
+        self.high = high
 
 
-def _place(encoding: _Encoding) -> tuple[tuple[Range, ...], tuple[tuple[Any, ...], ...]]:
+def _place(encoding: _Encoding) -> tuple[tuple[Range, ...], tuple[TensorRow, ...]]:
     """Give each distinct storage its range, copy what is not there yet, and describe the tensors."""
-    groups: dict[int, _Group] = {}
-    # Whole storages come first: `_storage(k)` counts on their numbers. Two names of one storage get two numbers.
-    whole = [_Group(k, storage) for k, storage in enumerate(encoding.storages)]
-    for group in whole:
-        group.low, group.high = 0, group.storage.nbytes()
-        groups.setdefault(group.storage.data_ptr(), group)
-    placed = list(whole)
-    rows = [_describe(tensor, groups, placed) for tensor in encoding.tensors]
-    ranges = tuple(_place_storage(group, encoding.writer) for group in placed)
-    return ranges, tuple(_relative(row, placed) for row in rows)
+    # Whole storages come first: `_storage(k)` counts on their numbers.
+    parts = [_Part(k, storage, 0, storage.nbytes()) for k, storage in enumerate(encoding.storages)]
+    by_address: dict[int, _Part] = {}
+    for part in parts:
+        by_address.setdefault(part.storage.data_ptr(), part)
+    views = [_view_of(tensor, parts, by_address) for tensor in encoding.tensors]
+    ranges = tuple([_place_part(part, encoding.writer) for part in parts])
+    return ranges, tuple([_row(tensor, *view, parts) for tensor, view in zip(encoding.tensors, views, strict=True)])
 
 
-def _describe(tensor: Tensor, groups: dict[int, _Group], placed: list[_Group]) -> TensorRow:
-    shape = tuple(tensor.shape)
-    code = _CODE_OF[tensor.dtype]
+def _view_of(
+    tensor: Tensor, parts: list[_Part], by_address: dict[int, _Part]
+) -> tuple[int, int, tuple[int, ...] | None]:
+    """(storage, first byte in it, stride or None), widening the part of the storage that is needed."""
     stride = None if tensor.is_contiguous() else tensor.stride()
-    if tensor.numel() == 0:
-        return TensorRow(-1, code, 0, shape, stride, tensor.requires_grad)
+    nbytes = tensor.nbytes if stride is None else _span_bytes(tensor)
+    if nbytes == 0:
+        return -1, 0, stride
     storage = tensor.untyped_storage()
-    key = storage.data_ptr()
-    group = groups.get(key)
-    if group is None:
-        groups[key] = group = _Group(len(placed), storage)
-        placed.append(group)
-    itemsize = tensor.element_size()
-    start = tensor.storage_offset() * itemsize
-    items = tensor.numel() if stride is None else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
-    group.low = min(group.low, start // 16 * 16)  # 16: the largest item, so that every view stays aligned
-    group.high = max(group.high, start + items * itemsize)
-    return TensorRow(group.number, code, start, shape, stride, tensor.requires_grad)
+    start = int(tensor.storage_offset()) * tensor.element_size()
+    part = by_address.get(storage.data_ptr())
+    low = start // _LARGEST_ITEM * _LARGEST_ITEM  # so that every view of the range stays aligned
+    if part is None:
+        part = by_address[storage.data_ptr()] = _Part(len(parts), storage, low, start + nbytes)
+        parts.append(part)
+    else:
+        part.low = min(part.low, low)
+        part.high = max(part.high, start + nbytes)
+    return part.number, start, stride
 
 
-def _relative(row: TensorRow, placed: list[_Group]) -> tuple[Any, ...]:
-    """The offset as items from the start of the range, now that the range is known."""
-    if row.storage < 0:
-        return tuple(row)
-    itemsize = _DTYPES[row.dtype].itemsize
-    return tuple(row._replace(offset=(row.offset - placed[row.storage].low) // itemsize))
+def _span_bytes(tensor: Tensor) -> int:
+    """From the first to the last byte that a strided tensor looks at."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
-def _place_storage(group: _Group, writer: SlotWriter) -> Range:
-    nbytes = group.high - group.low
+def _row(tensor: Tensor, storage: int, start: int, stride: tuple[int, ...] | None, parts: list[_Part]) -> TensorRow:
+    offset = start and (start - parts[storage].low) // tensor.element_size()
+    return storage, _CODE_OF[tensor.dtype], offset, tuple(tensor.shape), stride, tensor.requires_grad
+
+
+def _place_part(part: _Part, writer: SlotWriter) -> Range:
+    nbytes = part.high - part.low
     if nbytes <= 0:
         return 0, 0, 0
-    there = writer.locate(group.storage.data_ptr() + group.low)
+    there = writer.locate(part.storage.data_ptr() + part.low)
     if there is not None:
         return *there, nbytes
     area, start = writer.reserve(nbytes)
-    source = torch.empty(0, dtype=torch.uint8).set_(group.storage, group.low, (nbytes,))
+    source = torch.empty(0, dtype=torch.uint8).set_(part.storage, part.low, (nbytes,), (1,))
     torch.frombuffer(writer.areas[area].view[start : start + nbytes], dtype=torch.uint8).copy_(source)
     return area, start, nbytes
 
@@ -242,7 +239,7 @@ def _storage(number: int) -> torch.UntypedStorage:
 
 
 def _typed_storage(untyped: torch.UntypedStorage, dtype: torch.dtype) -> torch.TypedStorage:
-    return torch.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+    return torch.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)  # type: ignore[no-untyped-call]
 
 
 def decode(packed: bytes | Range, areas: list[Slot], pool: SlotPool) -> Any:
@@ -264,20 +261,20 @@ def decode(packed: bytes | Range, areas: list[Slot], pool: SlotPool) -> Any:
 
 
 def _build_tensors(
-    rows: tuple[tuple[Any, ...], ...], ranges: tuple[Range, ...], areas: list[Slot], pool: SlotPool
+    rows: tuple[TensorRow, ...], ranges: tuple[Range, ...], areas: list[Slot], pool: SlotPool
 ) -> tuple[list[Tensor], list[torch.UntypedStorage]]:
     if len(ranges) == len(rows) and all(row[0] == k and row[4] is None for k, row in enumerate(rows)):
-        return [_build_alone(row, ranges[k], areas, pool) for k, row in enumerate(rows)], []
+        return [_build_alone(row, rng, areas, pool) for row, rng in zip(rows, ranges, strict=True)], []
     storages = [_build_storage(rng, areas, pool) for rng in ranges]
     return [_build_on(row, storages) for row in rows], storages
 
 
-def _build_alone(row: tuple[Any, ...], rng: Range, areas: list[Slot], pool: SlotPool) -> Tensor:
+def _build_alone(row: TensorRow, rng: Range, areas: list[Slot], pool: SlotPool) -> Tensor:
     """The common case: a contiguous tensor with a storage of its own."""
     _, code, offset, shape, _, requires_grad = row
-    area, start, nbytes = rng
-    buffer, ref = pool.hand_out(areas[area], start, nbytes)
-    tensor = torch.frombuffer(buffer, dtype=_DTYPES[code], offset=offset * _DTYPES[code].itemsize).resize_(shape)
+    dtype = _DTYPES[code]
+    buffer, ref = pool.hand_out(areas[rng[0]], rng[1], rng[2])
+    tensor = torch.frombuffer(buffer, dtype=dtype, offset=offset * dtype.itemsize).resize_(shape)
     ref.storage = weakref.ref(tensor.untyped_storage())
     return tensor.requires_grad_() if requires_grad else tensor
 
@@ -285,20 +282,20 @@ def _build_alone(row: tuple[Any, ...], rng: Range, areas: list[Slot], pool: Slot
 def _build_storage(rng: Range, areas: list[Slot], pool: SlotPool) -> torch.UntypedStorage:
     area, start, nbytes = rng
     if nbytes == 0:
-        return torch.UntypedStorage(0)
+        return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
     buffer, ref = pool.hand_out(areas[area], start, nbytes)
     storage = torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
     ref.storage = weakref.ref(storage)
     return storage
 
 
-def _build_on(row: tuple[Any, ...], storages: list[torch.UntypedStorage]) -> Tensor:
+def _build_on(row: TensorRow, storages: list[torch.UntypedStorage]) -> Tensor:
     number, code, offset, shape, stride, requires_grad = row
-    tensor = torch.empty(0, dtype=_DTYPES[code])
+    stride = stride or _contiguous(shape)
     if number < 0:
-        tensor = torch.empty_strided(shape, stride or _contiguous(shape), dtype=_DTYPES[code])
+        tensor = torch.empty_strided(shape, stride, dtype=_DTYPES[code])
     else:
-        tensor.set_(storages[number], offset, shape, stride or _contiguous(shape))
+        tensor = torch.empty(0, dtype=_DTYPES[code]).set_(storages[number], offset, shape, stride)
     return tensor.requires_grad_() if requires_grad else tensor
 
 

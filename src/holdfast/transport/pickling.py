@@ -16,19 +16,21 @@ from collections import ChainMap
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import torch.multiprocessing  # noqa: F401  (registers torch's reductions with ForkingPickler)
 
 from holdfast.errors import NotPicklable
 
+_MULTIPROCESSING_REDUCERS: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+
 
 class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle with the reductions of multiprocessing and torch, noting the modules it meets."""
 
     # The C pickler reads this when it is made: on the class it counts, on an instance it would not.
-    dispatch_table = ChainMap(ForkingPickler._extra_reducers, cloudpickle.Pickler.dispatch_table)
+    dispatch_table: ClassVar[Any] = ChainMap(_MULTIPROCESSING_REDUCERS, cloudpickle.Pickler.dispatch_table)
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)

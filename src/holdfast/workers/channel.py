@@ -9,6 +9,7 @@ Runs in: main | supervisor | worker process.
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import socket
 from collections import deque
@@ -82,17 +83,13 @@ class Channel:
 
     def shutdown(self) -> None:
         """End the conversation for every process that holds a copy of this end (a fork may have made some)."""
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
 
     def end_sending(self) -> None:
         """Tell the other end that no more will come, and go on receiving."""
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
 
     def close(self) -> None:
         for _, fds in self._outbox:

@@ -1,4 +1,4 @@
-"""Exceptions on their way from a worker to the user: the same type, the same object as far as pickle can, and the facts.
+"""Exceptions on their way from a worker to the user: the same type, the same state, and the facts beside it.
 
     worker: capture(error) ──► Failure (plain data) ──► main: rebuild(failure) ──► raise
 
@@ -79,7 +79,7 @@ def _picklable_args(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _dumps_by_value(kind: type) -> bytes | None:
     try:
-        return cloudpickle.dumps(kind)
+        return bytes(cloudpickle.dumps(kind))
     except Exception:
         return None
 
@@ -121,16 +121,18 @@ def _find_class(failure: Failure) -> type[BaseException] | None:
 
 def _import_class(failure: Failure) -> type[BaseException] | None:
     try:
-        found = reduce(getattr, failure.qualname.split("."), importlib.import_module(failure.module))
+        found: object = reduce(getattr, failure.qualname.split("."), importlib.import_module(failure.module))
     except (ImportError, AttributeError):
         return None
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None  # type: ignore[unreachable]
+    return _exception_class(found)
 
 
 def _living_class(failure: Failure) -> type[BaseException] | None:
     """A class defined inside a function cannot be imported, but it lives in this process too if it was forked."""
     wanted = (failure.module, failure.qualname)
-    return next((kind for kind in _all_subclasses(BaseException) if (kind.__module__, kind.__qualname__) == wanted), None)
+    return next(
+        (kind for kind in _all_subclasses(BaseException) if (kind.__module__, kind.__qualname__) == wanted), None
+    )
 
 
 def _all_subclasses(kind: type[BaseException]) -> Iterator[type[BaseException]]:
@@ -146,4 +148,8 @@ def _class_by_value(failure: Failure) -> type[BaseException] | None:
         kind = cloudpickle.loads(failure.class_by_value)
     except Exception:
         return None
-    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
+    return _exception_class(kind)
+
+
+def _exception_class(found: object) -> type[BaseException] | None:
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None

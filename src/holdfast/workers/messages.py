@@ -1,6 +1,6 @@
 """What the processes say to each other.
 
-Between main and worker: marshalled tuples, because they are sent for every batch and both ends run the same interpreter.
+Between main and worker: marshalled tuples, because they are sent for every batch, and both ends run one interpreter.
 Between main and supervisor: pickled frozen dataclasses, because they are rare.
 Runs in: main | supervisor | worker process.
 """

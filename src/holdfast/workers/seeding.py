@@ -21,7 +21,7 @@ def seed_worker(base_seed: int, worker_id: int) -> None:
     seed = base_seed + worker_id
     random.seed(seed)
     torch.manual_seed(seed)
-    np.random.seed(torch_worker._generate_state(base_seed, worker_id))
+    np.random.seed(torch_worker._generate_state(base_seed, worker_id))  # type: ignore[no-untyped-call]
 
 
 def set_worker_info(job: Job, worker_id: int) -> None:

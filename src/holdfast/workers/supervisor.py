@@ -5,8 +5,8 @@
                                   └ tick on the status board: its own health, for main to see
 
 It is small and single-threaded, so that replacing a worker is the fork of a small single-threaded process, never of the
-training process in mid-step; and it is the workers' parent, so it has their real exit status. It runs none of the user's
-code, and knows nothing of samples or their fate.
+training process in mid-step; and it is the workers' parent, so it has their real exit status. It runs none of the
+user's code, and knows nothing of samples or their fate.
 
 Runs in: supervisor process.
 """
@@ -93,7 +93,7 @@ def _import_quietly(modules: frozenset[str]) -> None:
             importlib.import_module(name)
 
 
-class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: ignore[misc, name-defined]
+class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
     """A proper multiprocessing process, named and numbered as if the main process had started it."""
 
     def __init__(self, name: str, identity: tuple[int, ...], args: tuple[Any, ...]) -> None:
@@ -101,11 +101,11 @@ class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: igno
         self._identity = identity
 
 
-def _run_worker(worker_id: int, job: CarriedJob, board: Board, sock: socket.socket, pid: int, others: list[int]) -> None:
+def _run_worker(others: list[int], *args: Any) -> None:
     for fd in others:
         os.close(fd)
     gc.enable()
-    worker.main(worker_id, job, board, sock, pid)
+    worker.main(*args)
 
 
 class Supervisor:
@@ -144,7 +144,7 @@ class Supervisor:
         self._board.reset(worker_id, life)
         others = [self._control.fileno(), self._spec.main_pidfd.fd, ours.fileno(), *self._lives]
         spec = self._spec
-        args = (worker_id, spec.job, self._board, theirs, os.getpid(), others)
+        args = (others, worker_id, spec.job, self._board, theirs, os.getpid())
         process = _WorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
         process.start()
         theirs.close()

@@ -169,7 +169,8 @@ class Worker:
     def _try_to_fetch(self, unit: Unit) -> Outcome:
         if self._init_failure is not None:
             return Outcome(Kind.FAILURE, tuple(self._init_failure))
-        assert self._fetcher is not None and self._job is not None
+        assert self._fetcher is not None
+        assert self._job is not None
         doing = "reading its indices"
         try:
             indices = pickle.loads(self._indices(unit))
