@@ -33,7 +33,7 @@ IN_PROCESS = {"num_workers": 0, "batch_size": 4}
 def test_an_exception_of_a_sample_arrives_with_its_type_and_the_next_batch_follows(error: str, workers: int) -> None:
     """Its batch is lost; all others come, in order, and the epoch ends as it should."""
     arguments = {"num_workers": workers, "batch_size": 4}
-    assert_parity(Scenario(error, lambda: Failing(error), arguments, text_is_from_worker=workers > 0))
+    assert_parity(Scenario(error, lambda: Failing(error), arguments))
 
 
 FAILURES = [
@@ -59,7 +59,7 @@ FAILURES = [
     Scenario("in collate_fn", lambda: range(20), {**PLAIN, "collate_fn": failing_collate}),
     Scenario("index out of range", lambda: [1, 2, 3], {"num_workers": 2, "sampler": [0, 7, 2, 1]}),
     Scenario("unknown key", lambda: {"a": 1}, {"num_workers": 2, "sampler": ["a", "b", "a"]}),
-    Scenario("no __getitem__", lambda: MapDataset(len, 3), PLAIN),
+    Scenario("a TypeError in the dataset", lambda: MapDataset(len, 3), PLAIN),
     Scenario("wrong index", Lists, {"num_workers": 2, "batch_size": None, "sampler": [0, "nonsense", 1]}),
     Scenario("None cannot be collated", lambda: [None] * 6, PLAIN),
     Scenario("objects cannot be collated", lambda: [object()] * 6, PLAIN),
@@ -132,15 +132,7 @@ NO_PREFETCH = pytest.param(
 @pytest.mark.parametrize("scenario", [*MAIN_PROCESS, NO_PREFETCH], ids=lambda scenario: scenario.id)
 def test_a_failure_in_the_main_process_has_the_same_type_and_text(scenario: Scenario) -> None:
     """What fails in iter() or without workers is torch's error, word for word."""
-    assert_parity(
-        Scenario(
-            scenario.id,
-            scenario.dataset,
-            scenario.arguments,
-            asks_length=scenario.asks_length,
-            text_is_from_worker=False,
-        )
-    )
+    assert_parity(scenario)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +142,6 @@ def test_a_failure_in_the_main_process_has_the_same_type_and_text(scenario: Scen
             name,
             lambda closed=closed: Gated(closed),
             {"num_workers": 2, "timeout": timeout, **arguments},
-            text_is_from_worker=False,
             on_error=lambda loader: loader.dataset.gate.set(),
         )
         for name, closed, timeout, arguments in (

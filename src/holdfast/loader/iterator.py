@@ -11,14 +11,17 @@ Runs in: main process.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import pickle
 import signal
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import cloudpickle
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
@@ -72,6 +75,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._idle_deaths = [0] * self._num_workers
         self._broken: BaseException | None = None
         self._sampler_ended = False
+        self._finished = False  # the epoch was delivered to its end
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend: WorkerBackend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
@@ -115,6 +119,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if self._units[unit].result is not None or self._units[unit].error is not None:
                 self._drop(unit)
         self._sampler_ended = False
+        self._finished = False
         self._schedule = self._new_schedule(first_unit=self._schedule.next_unit)
         self._backend.resume(self._shared_seed)
         self._prefetch()
@@ -150,8 +155,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._fail(unit, error)
 
     def _issue(self, unit: int) -> None:
+        """Send a unit to its worker, with a fresh slot. What cannot be sent becomes the unit's error."""
+        try:
+            self._send(unit)
+        except Exception as error:
+            self._fail(unit, error)
+
+    def _send(self, unit: int) -> None:
         state = self._units[unit]
-        payload = pickle.dumps(state.indices, protocol=5)
+        payload = _dump_indices(state.indices)
         indices: bytes | Slot = payload
         if len(payload) > _INLINE_INDICES:
             indices = state.indices_slot = self._store(payload)
@@ -178,18 +190,26 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
         while True:
-            if self._broken is not None:
-                raise self._broken
+            self._check_usable()
             step = self._schedule.next_step()
             if step is Step.WAIT:
                 self._wait()
             elif step is Step.END:
+                self._finished = True
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration
             else:
                 assert isinstance(step, int)
                 return self._deliver(step)
+
+    def _check_usable(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if self._finished:
+            raise StopIteration
+        if self._shutdown:
+            raise RuntimeError("this iterator was closed before its end; call iter() on the loader for a new one")
 
     def _deliver(self, unit: int) -> Any:
         self._schedule.delivered(unit)
@@ -212,9 +232,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _let_go(self, state: _UnitState) -> None:
         """The slots of a delivered unit live as long as their views."""
         assert state.result is not None
-        if state.result.kept:
-            return  # the worker's own code holds a tensor in it: never used again
         for slot in state.areas:
+            slot.is_retired = state.result.kept  # the worker's own code holds a tensor in it: never used again
             self._pool.delivered(slot)
 
     def _wait(self) -> None:
@@ -240,6 +259,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _take_result(self, done: UnitDone) -> None:
         result = done.result
         state = self._units.get(result.unit)
+        if len(done.fds) != len(result.spilled):
+            self._descriptors_ran_out(done)
+            return
         adopted = [self._pool.adopt(fd, nbytes) for fd, nbytes in zip(done.fds, result.spilled, strict=True)]
         if state is None or state.attempt != result.attempt or state.slot is None:
             for slot in adopted:
@@ -260,14 +282,24 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         else:
             self._drop(result.unit)
 
+    def _descriptors_ran_out(self, done: UnitDone) -> None:
+        """The kernel drops descriptors that do not fit into our table, without a word."""
+        for fd in done.fds:
+            os.close(fd)
+        state = self._units.get(done.result.unit)
+        if state is not None and state.attempt == done.result.attempt and self._schedule.expects(done.result.unit):
+            self._fail(done.result.unit, OSError(errno.EMFILE, "a batch could not be received: too many open files"))
+
     def _stream_ended(self, unit: int) -> None:
-        expected = self._schedule.expects(unit)
+        """A worker's iterable is exhausted. It leaves what it was given beyond that untouched: those slots are free."""
         worker_id = self._units[unit].worker_id
-        self._drop(unit)
+        expected = self._schedule.expects(unit)
+        self._give_up(unit)
+        for other, state in list(self._units.items()):
+            if state.worker_id == worker_id and other > unit and self._schedule.expects(other) == expected:
+                self._give_up(other)
         if not expected:
             return
-        for void in self._schedule.units_of(worker_id):
-            self._drop(void)
         self._schedule.ended(worker_id)
         if not self._persistent_workers:
             self._backend.retire(worker_id)
@@ -396,8 +428,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _shutdown_workers(self) -> None:
         """End all workers. Bounded in time, whatever they do; harmless when called again."""
-        if self._shutdown or os.getpid() != self._owner_pid:
-            return
+        if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
+            return  # (at interpreter exit multiprocessing ends the supervisor, and the workers go with it)
         self._shutdown = True
         try:
             self._backend.stop(_GRACE_S)
@@ -409,6 +441,13 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # of an iterator that was never finished
             self._shutdown_workers()
+
+
+def _dump_indices(indices: Any) -> bytes:
+    try:
+        return pickle.dumps(indices, protocol=5)
+    except Exception:
+        return bytes(cloudpickle.dumps(indices, protocol=5))
 
 
 def _how(lost: WorkerLost) -> str:

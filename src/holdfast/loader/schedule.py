@@ -45,13 +45,6 @@ class Schedule:
     def is_active(self, worker_id: int) -> bool:
         return self._active[worker_id]
 
-    def units_of(self, worker_id: int) -> list[int]:
-        """What a worker has been given and has not finished, in order."""
-        return sorted(u for u, w in self._worker_of.items() if w == worker_id and u not in self._arrived)
-
-    def unfinished(self) -> list[int]:
-        return sorted(u for u in self._worker_of if u not in self._arrived)
-
     def expects(self, unit: int) -> bool:
         """Whether a result for this unit is still wanted."""
         return unit in self._worker_of and unit not in self._arrived

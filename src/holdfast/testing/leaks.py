@@ -132,10 +132,12 @@ def leaks_since(before: Snapshot, deadline_s: float = 10.0) -> Leaks:
     """
     end = time.monotonic() + deadline_s
     pause_s, longest_pause_s = _PAUSE_S
-    while _is_anything_new(before) and time.monotonic() < end:
+    names = set(_shm_names()) - before.shm_names
+    while (_is_anything_new(before) or names) and time.monotonic() < end:
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, longest_pause_s)
-    return _describe_new(before)
+        names.intersection_update(_shm_names())  # a name that came later is another process's
+    return _describe_new(before, names)
 
 
 @contextlib.contextmanager
@@ -152,14 +154,14 @@ def assert_no_leaks(deadline_s: float = 10.0) -> Iterator[None]:
 
 
 def _is_anything_new(before: Snapshot) -> bool:
-    return bool(_new_threads(before) or _new_descriptors(before) or _new_processes(before) or _new_shm_names(before))
+    return bool(_new_threads(before) or _new_descriptors(before) or _new_processes(before))
 
 
-def _describe_new(before: Snapshot) -> Leaks:
+def _describe_new(before: Snapshot, names: set[str]) -> Leaks:
     return Leaks(
         processes=tuple(leak for process in _new_processes(before) if (leak := _describe_process(process)) is not None),
         descriptors=tuple(DescriptorLeak(number, target) for number, target, _ in _new_descriptors(before)),
-        shm_names=tuple(_new_shm_names(before)),
+        shm_names=tuple(sorted(name for name in names if not _is_only_others(name))),
         threads=tuple(map(_describe_thread, _new_threads(before))),
     )
 
@@ -170,10 +172,6 @@ def _new_processes(before: Snapshot) -> list[psutil.Process]:
 
 def _new_descriptors(before: Snapshot) -> list[DescriptorKey]:
     return sorted(set(_descriptors()) - before.descriptors)
-
-
-def _new_shm_names(before: Snapshot) -> list[str]:
-    return sorted(name for name in set(_shm_names()) - before.shm_names if not _is_only_others(name))
 
 
 def _new_threads(before: Snapshot) -> list[threading.Thread]:

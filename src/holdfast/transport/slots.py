@@ -66,13 +66,14 @@ class PooledSegment(Segment):
 class Slot:
     """A range of a segment. `touched` bytes of it, from its start, may hold memory."""
 
-    __slots__ = ("guards", "nbytes", "offset", "segment", "thinned", "touched", "views")
+    __slots__ = ("guards", "is_retired", "nbytes", "offset", "segment", "thinned", "touched", "views")
 
     def __init__(self, segment: PooledSegment, offset: int, nbytes: int) -> None:
         self.segment = segment
         self.offset = offset
         self.nbytes = nbytes
         self.touched = 0
+        self.is_retired = False  # a worker's own code holds memory of it
         self.thinned = 0  # how many views were left when dead parts were last given back
         self.views: set[ViewRef] = set()
         self.guards: list[ForkGuard] = []
@@ -131,6 +132,8 @@ class SlotPool:
         """The slot has no views (any more): use it again."""
         slot.views.clear()
         self._delivered.discard(slot)
+        if slot.is_retired:
+            return
         if slot.may_be_read_elsewhere():
             self._guarded.append(slot)
         else:

@@ -29,7 +29,7 @@ import torch.multiprocessing
 
 from holdfast.errors import TooManyRestarts, WorkerInitError
 from holdfast.transport.slots import Slot, SlotPool
-from holdfast.workers import channel, messages, supervisor
+from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
@@ -86,6 +86,7 @@ class Crew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        start_methods.prepare(self._context)
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
         main_pidfd = os.pidfd_open(os.getpid())

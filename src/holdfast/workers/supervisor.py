@@ -24,6 +24,7 @@ import select
 import signal
 import socket
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +102,8 @@ class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: igno
         self._identity = identity
 
 
-def _run_worker(others: list[int], *args: Any) -> None:
+def _run_worker(silence: warnings.catch_warnings[Any], others: list[int], *args: Any) -> None:
+    silence.__exit__(None, None, None)
     for fd in others:
         os.close(fd)
     gc.enable()
@@ -144,9 +146,12 @@ class Supervisor:
         self._board.reset(worker_id, life)
         others = [self._control.fileno(), self._spec.main_pidfd.fd, ours.fileno(), *self._lives]
         spec = self._spec
-        args = (others, worker_id, spec.job, self._board, theirs, os.getpid())
+        # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
+        silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
+        args = (silence, others, worker_id, spec.job, self._board, theirs, os.getpid())
         process = _WorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
-        process.start()
+        with silence:
+            process.start()
         theirs.close()
         pidfd = os.pidfd_open(process.pid)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd)

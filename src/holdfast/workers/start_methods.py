@@ -1,0 +1,20 @@
+"""What a start method needs before the first process is started with it.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing import forkserver
+from typing import Any
+
+_OURS = "holdfast.workers.supervisor"  # imports torch
+
+
+def prepare(context: Any) -> None:
+    """Have a fork server import torch once, so that each later supervisor is a fork and not an import."""
+    method = getattr(context, "get_start_method", multiprocessing.get_start_method)()
+    server: Any = forkserver._forkserver
+    if method == "forkserver" and server._forkserver_pid is None and _OURS not in server._preload_modules:
+        server.set_forkserver_preload([*server._preload_modules, _OURS])
