@@ -165,7 +165,10 @@ def _next_event(iterator: Any) -> Event:
 def _raised(error: BaseException) -> Raised:
     """The error itself is not kept: its traceback would keep the iterator alive, in torch's case in a cycle."""
     raised = Raised(type(error), str(error), "".join(traceback.format_exception(error)))
-    traceback.clear_frames(error.__traceback__)
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__context__
     return raised
 
 

@@ -10,6 +10,7 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import functools
@@ -18,6 +19,7 @@ import pickle
 import signal
 import sys
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +82,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend: WorkerBackend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
         self._shutdown = False
+        _end_at_exit(self)
         self._backend.start()
         self._prefetch()
 
@@ -426,13 +429,13 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _shutdown_workers(self) -> None:
+    def _shutdown_workers(self, grace_s: float = _GRACE_S) -> None:
         """End all workers. Bounded in time, whatever they do; harmless when called again."""
         if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
-            return  # (at interpreter exit multiprocessing ends the supervisor, and the workers go with it)
+            return
         self._shutdown = True
         try:
-            self._backend.stop(_GRACE_S)
+            self._backend.stop(grace_s)
         finally:
             for unit in list(self._units):
                 self._give_up(unit)
@@ -441,6 +444,22 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # of an iterator that was never finished
             self._shutdown_workers()
+
+
+_alive: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+
+
+def _end_at_exit(iterator: LoaderIterator) -> None:
+    """Have an iterator that lives until the interpreter ends closed before modules are torn down."""
+    if not _alive:
+        atexit.unregister(_end_all)
+        atexit.register(_end_all)
+    _alive.add(iterator)
+
+
+def _end_all() -> None:
+    for iterator in list(_alive):
+        iterator._shutdown_workers(grace_s=0.0)  # as torch: at exit, workers are not waited for
 
 
 def _dump_indices(indices: Any) -> bytes:

@@ -1,6 +1,7 @@
 """The one pickler for everything that crosses a process on its way to the workers.
 
-- What lives in `__main__` (notebook cells, lambdas, scripts read from standard input) travels by value.
+- What a spawned process would not find (notebook cells, lambdas, scripts from standard input) travels by value; what
+  it finds when it imports the main script travels by name, as with torch (`main_module.py`).
 - torch's own reductions stay in force, so that tensors in shared memory stay shared and are not copied.
 - The modules that the pickle refers to are known, so that a supervisor can import them before it forks workers.
 - What cannot be pickled is named by its attribute path: `dataset.transform.fn: lambda at train.py:31`.
@@ -22,6 +23,7 @@ import cloudpickle
 import torch.multiprocessing  # noqa: F401  (registers torch's reductions with ForkingPickler)
 
 from holdfast.errors import NotPicklable
+from holdfast.transport import main_module
 
 _MULTIPROCESSING_REDUCERS: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
 
@@ -41,6 +43,8 @@ class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
         module = getattr(owner, "__module__", None)
         if isinstance(module, str):
             self.modules.add(module)
+        if module == "__main__" and owner is obj and main_module.finds_again(obj):
+            return NotImplemented  # by name
         return super().reducer_override(obj)
 
 

@@ -16,6 +16,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.process
 import os
 import pickle
 import select
@@ -28,6 +29,7 @@ from typing import Any
 import torch.multiprocessing
 
 from holdfast.errors import TooManyRestarts, WorkerInitError
+from holdfast.transport import main_module
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
@@ -100,7 +102,8 @@ class Crew:
         )
         self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
         try:
-            self._process.start()
+            with main_module.startable():
+                self._process.start()
         except BaseException:
             self._process = None
             self._control.close()
@@ -109,6 +112,8 @@ class Crew:
         finally:
             theirs.close()
             os.close(main_pidfd)
+        # Ours to end, not multiprocessing's: its exit handler would signal it from a forked child of this process too.
+        multiprocessing.process._children.discard(self._process)  # type: ignore[attr-defined]
         self._pidfd = os.pidfd_open(self._process.pid)
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
