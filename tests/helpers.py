@@ -297,7 +297,9 @@ class Program:
         return found
 
     def new_names(self) -> set[str]:
-        return shared_memory_names() - self._names_before
+        """Names in /dev/shm that are new and that no process outside the program has open: those are others' own."""
+        new = shared_memory_names() - self._names_before
+        return {name for name in new if not _holders(name) - self.processes().keys()}
 
     def wait(self, deadline_s: float = PATIENCE_S) -> int:
         """Wait for the main process's end. Returns its exit status; negative: the signal that ended it."""
@@ -323,6 +325,22 @@ def run_program(script: str, *args: str, through_stdin: bool = False, before: Se
         assert (status, program.stderr) == (0, "")
         program.wait_until_nothing_is_left()
         return program.stdout
+
+
+def _holders(name: str) -> set[int]:
+    """The processes that have the file of this name open or mapped."""
+    path = f"/dev/shm/{name}"
+    pids = {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
+    return {pid for pid in pids if path.encode() in _read_proc(str(pid), "maps") or path in dict(_open_files(pid))}
+
+
+def _open_files(pid: int) -> list[tuple[str, os.stat_result]]:
+    found = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found.append((str(link.readlink()), link.stat()))
+    return found
 
 
 def _read(file: BinaryIO) -> str:
@@ -357,7 +375,8 @@ def shared_memory_bytes() -> int:
     files: dict[tuple[str, int], int] = {}
     this = psutil.Process()
     for pid in (this.pid, *(child.pid for child in this.children(recursive=True))):
-        for file, size in itertools.chain(_open_shared_files(pid), _mapped_shared_files(pid)):
+        opened = (_identity_and_size(stat) for path, stat in _open_files(pid) if path.startswith(_SHARED))
+        for file, size in itertools.chain(opened, _mapped_shared_files(pid)):
             files[file] = max(size, files.get(file, 0))
     return sum(files.values())
 
@@ -367,14 +386,6 @@ def private_memory_bytes() -> int:
     found = re.search(rb"RssAnon:\s*(\d+) kB", _read_proc("self", "status"))
     assert found is not None
     return int(found[1]) * 1024
-
-
-def _open_shared_files(pid: int) -> Iterator[tuple[tuple[str, int], int]]:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if str(link.readlink()).startswith(_SHARED):
-                    yield _identity_and_size(link.stat())
 
 
 def _mapped_shared_files(pid: int) -> Iterator[tuple[tuple[str, int], int]]:

@@ -12,16 +12,19 @@ from collections.abc import Callable
 
 import pytest
 
-from helpers import START_METHODS, Program, wait_until
+from helpers import Program, wait_until
 
 pytestmark = pytest.mark.timeout(150)
 
-STATES = ("idle", "asleep", "python loop", "C call", "C loop")
+CASES = [
+    *(("fork", state) for state in ("idle", "asleep", "python loop", "C loop")),
+    *(("spawn", state) for state in ("idle", "asleep", "C loop")),
+    *(("forkserver", state) for state in ("idle", "asleep", "python loop")),
+]
 DEADLINE_S = 5.0
 
 
-@pytest.mark.parametrize("method", START_METHODS)
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(("method", "state"), CASES)
 def test_nothing_is_left_when_the_main_process_is_killed(
     method: str, state: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -48,7 +48,7 @@ def expected(batch: int) -> torch.Tensor:
 
 
 class Child:
-    """A forked child that waits for a word, then runs `answer` and sends back what it returned. It ends with the block."""
+    """A forked child that waits for a word, then sends back what `answer` returns. It ends with the block."""
 
     def __init__(self, answer: Callable[[], bytes]) -> None:
         word_read, self._word = os.pipe()
@@ -128,7 +128,7 @@ def test_a_forked_child_reads_what_it_held_as_numpy() -> None:
     with new_loader() as loader:
         iterator = iter(loader)
         view = next(iterator)[2:5].numpy()
-        with Child(lambda: view.tobytes()) as child:
+        with Child(lambda: bytes(view)) as child:
             view = np.empty(0)
             check_to_the_end(iterator, 1)
             assert child.ask() == expected(0)[2:5].numpy().tobytes()

@@ -78,6 +78,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._broken: BaseException | None = None
         self._sampler_ended = False
         self._finished = False  # the epoch was delivered to its end
+        self._is_waiting = False
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend: WorkerBackend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
@@ -242,14 +243,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _wait(self) -> None:
         """Until something has happened. torch's `timeout` counts from here on."""
         deadline = time.monotonic() + (self._timeout if self._timeout > 0 else _FOREVER_S)
-        while True:
-            events = self._backend.wait(max(0.0, deadline - time.monotonic()))
-            for event in events:
-                self._take_in(event)
-            if events:
-                return
-            if time.monotonic() >= deadline:
-                raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        self._is_waiting = True
+        try:
+            while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
+                if time.monotonic() >= deadline:
+                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        finally:
+            self._is_waiting = False
+        for event in events:
+            self._take_in(event)
 
     def _take_in(self, event: UnitDone | WorkerLost | SupervisorLost) -> None:
         if isinstance(event, UnitDone):
@@ -343,8 +345,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             for unit in units:
                 self._give_up(unit)
             return
-        if lost.doing.phase is Phase.STARTING:
+        if not lost.replaced:
             self._break(WorkerInitError(_init_message(lost), worker_id=worker_id))
+        elif lost.doing.phase is Phase.STARTING:
+            self._issue_again(units)
         elif self._dataset_kind == torch_loader._DatasetKind.Iterable:
             self._end_lost_stream(worker_id, units, self._crash_error(lost, None))
         else:
@@ -394,6 +398,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                     error = WorkerCrashed(_stream_message(worker_id, lost.reason), worker_id=worker_id)
                     self._end_lost_stream(worker_id, mine, error)
             return
+        self._issue_again(units)
+
+    def _issue_again(self, units: list[int]) -> None:
         for unit in units:
             self._release_slots(self._units[unit])
             self._issue(unit)
@@ -459,7 +466,9 @@ def _end_at_exit(iterator: LoaderIterator) -> None:
 
 def _end_all() -> None:
     for iterator in list(_alive):
-        iterator._shutdown_workers(grace_s=0.0)  # as torch: at exit, workers are not waited for
+        # One that a daemon thread waits in is left alone: its workers go with this process.
+        if not iterator._is_waiting:
+            iterator._shutdown_workers(grace_s=0.0)  # as torch: at exit, workers are not waited for
 
 
 def _dump_indices(indices: Any) -> bytes:
@@ -486,7 +495,7 @@ def _init_message(lost: WorkerLost) -> str:
     return (
         f"worker {lost.worker_id} (pid {lost.pid}) {_how(lost)} before its first sample\n"
         f"  where   while loading the dataset in the worker, or in worker_init_fn\n"
-        f"  done    it was not restarted: it would die again"
+        f"  done    it was restarted once and died again"
     )
 
 

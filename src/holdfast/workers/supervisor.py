@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.workers import channel, worker
-from holdfast.workers.board import Board, Phase
+from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, PassedFd
 from holdfast.workers.messages import Exited, Retire, Started, Stop
@@ -119,6 +119,7 @@ class Supervisor:
         self._board = Board(spec.board.fd, len(spec.names))
         self._lives: dict[int, _Life] = {}  # by pidfd
         self._retired: set[int] = set()
+        self._died_starting: set[int] = set()  # workers whose last life ended before it was ready
         self._stopping: Stop | None = None
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
@@ -166,13 +167,19 @@ class Supervisor:
         os.close(life.pidfd)
         life.process.join()
         doing = self._board.doing(life.worker_id)
-        # A worker that died before it was ready would die again: whether to go on is not for the supervisor to say.
-        replace = life.worker_id not in self._retired and self._stopping is None and doing.phase is not Phase.STARTING
+        replace = self._stopping is None and life.worker_id not in self._retired and self._is_worth_it(life, doing)
         pid, exitcode = life.process.pid, life.process.exitcode
         life.process.close()
         self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replaced=replace))
         if replace:
             self._start(life.worker_id, life.number + 1)
+
+    def _is_worth_it(self, life: _Life, doing: Doing) -> bool:
+        """One that died before it was ready, twice in a row, would do so again."""
+        died_starting = doing.phase is Phase.STARTING
+        again = died_starting and life.worker_id in self._died_starting
+        (self._died_starting.add if died_starting else self._died_starting.discard)(life.worker_id)
+        return not again
 
     # -- talking to main -------------------------------------------------------------------------------------------
 

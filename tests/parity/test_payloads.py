@@ -1,0 +1,151 @@
+"""The payload zoo through both loaders: each payload in each of the four ways that a batch is made.
+
+One run per family and way serves all its tests: the batches of both loaders are kept while they are compared,
+so a slot that is used too early shows as well.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import pickle
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchLoader
+
+from holdfast import DataLoader as HoldfastLoader
+from holdfast.testing import assert_no_leaks
+
+from .datasets import as_list, same
+from .scenarios import Delivered, Event, Raised, Scenario, epoch_differences, run
+from .zoo import ALIASES, BROKEN_BY_TORCH, FAMILIES, Zoo
+
+WAYS: dict[str, dict[str, Any]] = {
+    "default_collate": {},
+    "own collate": {"collate_fn": as_list},
+    "default_convert": {"batch_size": None},
+    "raw": {"batch_size": None, "collate_fn": same},
+}
+GROUPS = list(itertools.product(FAMILIES, WAYS))
+CASES = [
+    pytest.param((family, way), name, id=f"{family}, {way}, {name}")
+    for family, way in GROUPS
+    for name in FAMILIES[family]
+]
+
+Deliveries = dict[str, tuple[Event, Event]]
+"""By the payload's name: what the oracle gave, and what holdfast gave."""
+
+
+def _scenario(family: str, way: str, workers: int) -> Scenario:
+    names = FAMILIES[family]
+    alone = "batch_size" in WAYS[way]
+    indices = [(family, name, 3) if alone else [(family, name, 3), (family, name, 4)] for name in names]
+    arguments = {**WAYS[way], "num_workers": workers, ("sampler" if alone else "batch_sampler"): indices}
+    return Scenario(f"{family}, {way}", Zoo, arguments)
+
+
+@pytest.fixture(scope="module")
+def deliveries(request: pytest.FixtureRequest) -> Iterator[Deliveries]:
+    family, way = request.param
+    _let_torch_warn_once(family)
+    with assert_no_leaks():
+        oracle, subject = (run(kind, _scenario(family, way, 2)) for kind in (TorchLoader, HoldfastLoader))
+        alone = run(TorchLoader, _scenario(family, way, 0))
+        assert oracle.warnings == subject.warnings
+        names = list(FAMILIES[family])
+        events = [next(iter(outcome.epochs)) for outcome in (oracle, subject, alone)]
+        assert [len(found) for found in events] == [len(names) + 1] * 3
+        found = {
+            name: (in_process if name in BROKEN_BY_TORCH else expected, actual)
+            for name, expected, actual, in_process in zip(names, *events, strict=False)
+        }
+        yield found
+        del oracle, subject, alone, events, found
+        gc.collect()
+
+
+def _let_torch_warn_once(family: str) -> None:
+    """torch says "prototype" and "beta" once per process, whichever loader comes first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for make in FAMILIES[family].values():
+            pickle.loads(pickle.dumps(make(0)))
+
+
+@pytest.mark.parametrize(("deliveries", "name"), CASES, indirect=["deliveries"])
+def test_a_payload_arrives_the_same(deliveries: Deliveries, name: str) -> None:
+    """Structure, types, values, dtypes, shapes, strides, grad, attributes, identity and aliasing; or the same error."""
+    expected, actual = deliveries[name]
+    found = epoch_differences([expected], [actual], name, Scenario(name, Zoo))
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
+
+
+@pytest.mark.parametrize(("deliveries", "name"), CASES, indirect=["deliveries"])
+def test_a_payload_can_be_written_to_the_same(deliveries: Deliveries, name: str) -> None:
+    """Every tensor and array that torch's user can write into, ours can, and the other way round."""
+    expected, actual = (_writing(event) for event in deliveries[name])
+    assert actual == expected
+
+
+def _writing(event: Event) -> Any:
+    if not isinstance(event, Delivered):
+        return event.kind if isinstance(event, Raised) else event
+    return [_write(leaf) for leaf in _leaves(event.batch)]
+
+
+def _write(leaf: Any) -> str:
+    """Write what is there already: the batch stays as it is."""
+    try:
+        if isinstance(leaf, np.ndarray):
+            leaf[...] = leaf.copy()
+        else:
+            with torch.no_grad():
+                leaf.copy_(leaf.clone())
+    except Exception as error:
+        return type(error).__name__
+    return "written"
+
+
+def _leaves(thing: Any) -> Iterator[Any]:
+    if isinstance(thing, (torch.Tensor, np.ndarray)):
+        yield thing
+    elif isinstance(thing, dict):
+        yield from itertools.chain.from_iterable(map(_leaves, thing.values()))
+    elif isinstance(thing, (list, tuple)) and thing not in tuple(thing)[1:]:
+        yield from itertools.chain.from_iterable(map(_leaves, thing))
+    elif hasattr(thing, "__dict__") and not isinstance(thing, type):
+        yield from _leaves(vars(thing))
+
+
+@pytest.mark.parametrize("loader_class", [TorchLoader, HoldfastLoader], ids=["torch", "holdfast"])
+def test_writing_to_one_alias_shows_in_the_others_and_nowhere_else(loader_class: type[Any]) -> None:
+    """What shared a storage in the worker shares it here; the next batch has memory of its own."""
+    indices = [("aliases", "views of one storage", variant) for variant in range(4)]
+    batches = list(loader_class(Zoo(), sampler=indices, batch_size=None, collate_fn=same, num_workers=2))
+    expected = [ALIASES["views of one storage"](variant) for variant in range(4)]
+    for batch, parts in zip(batches, expected, strict=True):
+        for things in (batch, parts):
+            things["row"].mul_(-1)
+            things["column"][3] = 0.5
+        for name, part in parts.items():
+            assert torch.equal(batch[name], part), name
+
+
+@pytest.mark.parametrize("loader_class", [TorchLoader, HoldfastLoader], ids=["torch", "holdfast"])
+def test_writing_to_a_batch_changes_neither_the_dataset_nor_the_next_epoch(loader_class: type[Any]) -> None:
+    """A delivered batch is the user's own."""
+    data = torch.arange(12).reshape(6, 2)
+    loader = loader_class(torch.utils.data.TensorDataset(data), batch_size=2, num_workers=2, persistent_workers=True)
+    for _ in range(2):
+        epoch = [batch for (batch,) in loader]
+        assert torch.equal(torch.cat(epoch), torch.arange(12).reshape(6, 2))
+        for batch in epoch:
+            batch.fill_(-1)
+    assert torch.equal(data, torch.arange(12).reshape(6, 2))
