@@ -84,8 +84,12 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._backend: WorkerBackend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
         self._shutdown = False
         _end_at_exit(self)
-        self._backend.start()
-        self._prefetch()
+        try:
+            self._backend.start()
+            self._prefetch()
+        except BaseException:
+            self._shutdown_workers()
+            raise
 
     def _wrap_init_fn(self, init_fn: Any) -> Any:
         if not isinstance(self._dataset, IterDataPipe | MapDataPipe):
@@ -131,10 +135,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     # -- giving out work -------------------------------------------------------------------------------------------
 
     def _prefetch(self) -> None:
-        for _ in range(self._schedule.capacity):
-            self._assign_next()
+        for k in range(self._schedule.capacity):
+            self._assign_next(is_first=k == 0)
 
-    def _assign_next(self) -> None:
+    def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
         if self._sampler_ended:
             return
@@ -146,6 +150,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._sampler_ended = True
             return
         except Exception as raised:
+            if is_first:
+                raise
             # Delivered at its own place: the batches before it are good and are not lost.
             error = raised
         assigned = self._schedule.assign()

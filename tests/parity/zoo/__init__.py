@@ -1,6 +1,6 @@
 """The payload zoo: everything that a dataset may return, in families: tables from name to maker.
 
-A payload of `BROKEN_BY_TORCH` is damaged by torch's transport between processes (the quantizer, the conjugate bit and the
+A payload of `BROKEN_BY_TORCH` is damaged by torch's transport between processes (quantizer, conjugate bit and
 negative bit are lost): there, torch without workers is the oracle.
 
 Runs in: the test process and the workers.
