@@ -10,6 +10,8 @@ import gc
 import os
 import signal
 import time
+from multiprocessing.util import Finalize
+from pathlib import Path
 
 import psutil
 import pytest
@@ -206,6 +208,33 @@ def test_shutdown_workers_ends_the_workers() -> None:
     iterator._shutdown_workers()
     wait_until_ended(pids)
     iterator._shutdown_workers()
+
+
+class LeavesTraces:
+    """A worker_init_fn that leaves a file at the worker's start, and another when it ends by itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(self, worker_id: int) -> None:
+        (self.directory / f"started {worker_id}").touch()
+        Finalize(None, (self.directory / f"ended {worker_id}").touch, exitpriority=1)
+
+    def count(self, what: str) -> int:
+        return len(list(self.directory.glob(f"{what} *")))
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_workers_that_had_nothing_to_do_end_by_themselves(batches: int, tmp_path: Path) -> None:
+    """Closed before the main process has heard of every worker, they run their exit hooks all the same, as torch's do."""
+    traces = LeavesTraces(tmp_path)
+    with DataLoader(Numbers(6), batch_size=2, num_workers=8, worker_init_fn=traces) as loader:
+        iterator = iter(loader)
+        for number in range(batches):
+            assert torch.equal(next(iterator), numbers(2 * number, 2, 4))
+        if batches == 3:
+            assert next(iterator, None) is None
+    wait_until(lambda: traces.count("ended") == traces.count("started"), CLOSE_DEADLINE_S, "the workers' exit hooks")
 
 
 @pytest.mark.parametrize("how", [*STUCK, "deaf", "stopped"])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+from pathlib import Path
 
-from helpers import run_program
+import pytest
+import torch
+
+from helpers import Numbers, numbers, run_program
+from holdfast import DataLoader
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -13,3 +18,39 @@ pytestmark = pytest.mark.timeout(150)
 def test_256_descriptors_are_enough_for_8_workers_and_every_batch_kept(sizes: str) -> None:
     """1000 kept batches of one size, or 400 whose size grows by a factor of a thousand; two epochs of them."""
     assert run_program("few_descriptors.py", sizes).startswith("whole epochs")
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("kept_epochs", [1, 40], ids=["of-the-first-epoch", "of-every-epoch"])
+def test_a_kept_batch_costs_no_descriptor_per_epoch(kept_epochs: int) -> None:
+    """A user who keeps a batch, of one epoch or of each, may train for ever: epochs come and go without a descriptor."""
+    loader = DataLoader(Numbers(8), batch_size=2, num_workers=1)
+    kept = []
+    opened = []
+    for epoch in range(40):
+        first, *_ = list(loader)
+        if epoch < kept_epochs:
+            kept.append(first)
+        del first, _
+        opened.append(open_descriptors())
+    assert opened[-1] <= opened[5] + 5, opened
+    assert all(torch.equal(batch, numbers(0, 2, 4)) for batch in kept)
+
+
+def test_a_kept_batch_costs_no_descriptor_per_fork() -> None:
+    """A user who keeps a batch and forks again and again: children that have ended leave no descriptor in the parent."""
+    with DataLoader(Numbers(400), batch_size=2, num_workers=1) as loader:
+        iterator = iter(loader)
+        kept = next(iterator)
+        before = open_descriptors()
+        for number in range(1, 41):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert torch.equal(next(iterator), numbers(2 * number, 2, 4))
+        assert open_descriptors() <= before + 5
+        assert torch.equal(kept, numbers(0, 2, 4))

@@ -129,6 +129,17 @@ def test_batches_may_be_used_in_another_thread() -> None:
     assert right == [True] * 300
 
 
+def test_batches_may_be_dropped_in_a_thread_while_the_loader_closes() -> None:
+    """The last references go in one thread while another closes the loader: neither disturbs the other."""
+    for _ in range(20):
+        with loader_of(12, width=10_000) as loader:
+            kept = list(loader)
+            dropper = threading.Thread(target=kept.clear)
+            dropper.start()
+        dropper.join(60)
+        assert not kept
+
+
 @pytest.mark.parametrize("persistent", [False, True], ids=["workers-per-epoch", "persistent-workers"])
 def test_batches_outlive_the_loader(persistent: bool) -> None:
     """After close, after the loader is collected and its workers are gone, kept batches hold their values."""

@@ -10,7 +10,7 @@ import gc
 import itertools
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -113,15 +113,21 @@ def _write(leaf: Any) -> str:
     return "written"
 
 
-def _leaves(thing: Any) -> Iterator[Any]:
+def _leaves(thing: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    seen = set() if seen is None else seen
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
     if isinstance(thing, (torch.Tensor, np.ndarray)):
         yield thing
-    elif isinstance(thing, dict):
-        yield from itertools.chain.from_iterable(map(_leaves, thing.values()))
-    elif isinstance(thing, (list, tuple)) and thing not in tuple(thing)[1:]:
-        yield from itertools.chain.from_iterable(map(_leaves, thing))
+    elif isinstance(thing, Mapping):
+        for value in thing.values():
+            yield from _leaves(value, seen)
+    elif isinstance(thing, (list, tuple)):
+        for value in thing:
+            yield from _leaves(value, seen)
     elif hasattr(thing, "__dict__") and not isinstance(thing, type):
-        yield from _leaves(vars(thing))
+        yield from _leaves(vars(thing), seen)
 
 
 @pytest.mark.parametrize("loader_class", [TorchLoader, HoldfastLoader], ids=["torch", "holdfast"])
