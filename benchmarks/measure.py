@@ -39,12 +39,14 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One measured pass: what came, how long it took, and the CPU time of all processes and of the main one."""
+    """One measured pass: what came, how long it took, and the CPU time of all its processes and of the main one."""
 
     batches: int
     wall_s: float
     cpu_s: float = 0.0
     main_cpu_s: float = 0.0
+    others_cpu_s: float = 0.0
+    """CPU time that went to the rest of the machine: a busy neighbour spoils a pass."""
 
     @property
     def rate(self) -> float:
@@ -80,6 +82,11 @@ class RowResult:
     def median(self, kind: str, workers: int, value: Callable[[Pass], float]) -> float:
         """Return the median over rounds of one figure of a contender."""
         return median(value(one) for one in self.passes[Contender(kind, workers)])
+
+    def others_cores(self) -> float:
+        """Return the median number of cores that were busy with something else."""
+        timed = [one for contender, passes in self.passes.items() if contender.kind != "ceiling" for one in passes]
+        return median(one.others_cpu_s / one.wall_s for one in timed)
 
     def ratios(self, workers: int) -> list[float]:
         """Return ours over torch's, one ratio per round."""
@@ -130,10 +137,11 @@ def timed_pass(loader: DataLoader[Any], window_s: float) -> Pass:
         clocks = CpuClocks()
         for _ in range(warm_up_batches(loader) - 1):
             touch(next(iterator))
-        cpu_before, main_before = clocks.read()
+        before = clocks.read()
         batches, wall_s = drain(iterator, window_s)
-        cpu_after, main_after = clocks.read()
-    return Pass(batches, wall_s, cpu_after - cpu_before, main_after - main_before)
+        after = clocks.read()
+    cpu_s, main_s, machine_s = (late - early for late, early in zip(after, before, strict=True))
+    return Pass(batches, wall_s, cpu_s, main_s, max(0.0, machine_s - cpu_s))
 
 
 def warm_up_batches(loader: DataLoader[Any]) -> int:
@@ -155,20 +163,20 @@ def drain(iterator: Iterator[Any], window_s: float) -> tuple[int, float]:
 
 
 class CpuClocks:
-    """User and system time of this process and of all processes below it, found once, read cheaply."""
+    """CPU time of this process, of all processes below it (found once, read cheaply), and of the machine."""
 
     def __init__(self) -> None:
         self._main = psutil.Process()
         self._children = self._main.children(recursive=True)
 
-    def read(self) -> tuple[float, float]:
-        """Return seconds so far: of all processes, and of the main process."""
+    def read(self) -> tuple[float, float, float]:
+        """Return seconds so far: of all our processes, of the main process, and of the whole machine."""
         main_s = time.process_time()
-        return main_s + sum(_cpu_s(child) for child in self._children), main_s
+        ours_s = main_s + sum(_busy_s(child.cpu_times()) for child in self._children)
+        return ours_s, main_s, _busy_s(psutil.cpu_times())
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
+def _busy_s(times: Any) -> float:
     return float(times.user + times.system)
 
 

@@ -17,6 +17,7 @@ from .startup import StartupResult
 
 MIB = 2**20
 PIPE_WIDTH = 120
+NOISE_CORES = 0.1
 
 
 def make_console() -> Console:
@@ -33,12 +34,21 @@ def print_report(console: Console, report: Report) -> None:
         for row in report.rows:
             note = f" ({row.workload.note})" if row.workload.note else ""
             console.print(f"[bold]{row.workload.name}[/bold] {row.workload.title}{note}", highlight=False)
+        _warn_of_neighbours(console, report.rows)
         console.print(cpu_table(report.rows))
     if report.startup:
         console.print(startup_table(report.startup))
     if report.memory:
         console.print(memory_table(report.memory))
     _print_outcome(console, report)
+
+
+def _warn_of_neighbours(console: Console, rows: list[RowResult]) -> None:
+    """Say which rows were measured beside other work: their figures are not to be trusted."""
+    for row in rows:
+        if row.others_cores() > NOISE_CORES:
+            busy = f"{row.others_cores():.2f} cores were busy with other work"
+            console.print(f"[yellow]noisy[/yellow] {row.workload.name}: {busy} (median of its passes)")
 
 
 def _print_outcome(console: Console, report: Report) -> None:

@@ -226,7 +226,7 @@ class LeavesTraces:
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
 def test_workers_that_had_nothing_to_do_end_by_themselves(batches: int, tmp_path: Path) -> None:
-    """Closed before the main process has heard of every worker, they run their exit hooks all the same, as torch's do."""
+    """Closed before the main process has heard of every worker: they run their exit hooks, as torch's do."""
     traces = LeavesTraces(tmp_path)
     with DataLoader(Numbers(6), batch_size=2, num_workers=8, worker_init_fn=traces) as loader:
         iterator = iter(loader)

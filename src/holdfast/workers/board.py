@@ -14,7 +14,9 @@ from __future__ import annotations
 import mmap
 import os
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from holdfast.workers.passing import PassedFd
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
 _TICK = 0
@@ -55,6 +57,9 @@ class Board:
         os.ftruncate(fd, _size(num_workers))
         return cls(fd, num_workers)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (PassedFd(self.fd), self.num_workers)
+
     def row(self, worker_id: int) -> memoryview:
         """The cells of one worker, to be written by index with the field constants of this module."""
         start = (worker_id + 1) * _FIELDS
@@ -76,6 +81,10 @@ class Board:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def _received(fd: PassedFd, num_workers: int) -> Board:
+    return Board(fd.fd, num_workers)
 
 
 def _size(num_workers: int) -> int:

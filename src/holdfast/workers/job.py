@@ -12,7 +12,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import reduction
+from multiprocessing import forkserver, reduction
+from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 from holdfast.transport import pickling
@@ -36,10 +37,24 @@ class Job:
 class CarriedJob:
     """A job on its way: the object itself where it is inherited, its pickle where it was sent."""
 
-    def __init__(self, job: Job | None, data: bytes = b"", modules: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        job: Job | None,
+        data: bytes = b"",
+        modules: frozenset[str] = frozenset(),
+        fds: tuple[int, ...] = (),
+        first_fd: int = 0,
+    ) -> None:
         self._job = job
         self._data = data
         self.modules = modules  # what the pickle will import
+        self._fds = fds  # descriptors that the pickle refers to: by number, or by place from `first_fd` on
+        self._first_fd = first_fd
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether this process was started afresh, and not forked from the one that made the job."""
+        return self._job is None
 
     def open(self) -> Job:
         """The worker's own copy. May raise whatever the user's classes raise while they are loaded."""
@@ -48,18 +63,19 @@ class CarriedJob:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Called inside Process.start, and only there: outside it, queues and locks refuse to be pickled.
-        return CarriedJob, (None, *pickling.dumps(self._job, ""))
+        popen: Any = get_spawning_popen()
+        if self._job is None:
+            inherited = forkserver.get_inherited_fds()
+            fds = self._fds if inherited is None else inherited[self._first_fd : self._first_fd + len(self._fds)]
+            return _carry_on, (self._data, self.modules, [reduction.DupFd(fd) for fd in fds], self._first_fd)
+        first = len(popen._fds)
+        data, modules = pickling.dumps(self._job, "")
+        return CarriedJob, (None, data, modules, tuple(popen._fds[first:]), first)
 
 
-class PassedFd:
-    """A descriptor that a process hands to one it starts, by whatever way the start method has."""
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _receive_fd, (reduction.DupFd(self.fd),)
-
-
-def _receive_fd(duplicate: Any) -> PassedFd:
-    return PassedFd(duplicate.detach())
+def _carry_on(data: bytes, modules: frozenset[str], duplicates: list[Any], first: int) -> CarriedJob:
+    """A job that was sent on by a process that had been sent it. Its descriptors have kept their numbers."""
+    fds = [duplicate.detach() for duplicate in duplicates]
+    server: Any = forkserver._forkserver
+    server._inherited_fds = [-1] * first + fds  # a pickle made for a fork server refers to them by their place here
+    return CarriedJob(None, data, modules, tuple(fds), first)

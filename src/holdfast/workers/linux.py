@@ -36,8 +36,9 @@ from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHand
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
-from holdfast.workers.job import CarriedJob, Job, PassedFd
+from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.messages import Exited, Retire, SlotRef, Started, Stop, Unit
+from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
 _SILENT_AFTER_S = 5.0  # a supervisor that does not tick for so long, while we do wait, has stopped
@@ -95,7 +96,7 @@ class Crew:
         spec = supervisor.SupervisorSpec(
             control=PassedFd(theirs.fileno()),
             main_pidfd=PassedFd(main_pidfd),
-            board=PassedFd(self._board.fd),
+            board=self._board,
             names=tuple(worker.name for worker in self._workers),
             identities=tuple(worker.identity for worker in self._workers),
             job=CarriedJob(self._job),

@@ -104,11 +104,15 @@ def unpack_result(data: bytes | memoryview) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A worker process runs. Its socket and pidfd travel with the message."""
+    """A worker process runs. Its socket and pidfd travel with the message.
+
+    `tainted_by` says why it had to be a new interpreter and not a fork of the supervisor.
+    """
 
     worker_id: int
     life: int
     pid: int
+    tainted_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,17 @@ import select
 import signal
 import socket
 import time
+import traceback
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.workers import channel, worker
+from holdfast.workers import channel, taint, worker
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
-from holdfast.workers.job import CarriedJob, PassedFd
+from holdfast.workers.job import CarriedJob
 from holdfast.workers.messages import Exited, Retire, Started, Stop
+from holdfast.workers.passing import PassedFd
 
 TICK_S = 0.5
 _KILL_AFTER_TERM_S = 0.5
@@ -44,7 +46,7 @@ class SupervisorSpec:
 
     control: PassedFd
     main_pidfd: PassedFd
-    board: PassedFd
+    board: Board
     names: tuple[str, ...]
     identities: tuple[tuple[int, ...], ...]
     job: CarriedJob
@@ -62,18 +64,22 @@ class _Life:
 
 def main(spec: SupervisorSpec) -> None:
     """The target of a supervisor process. Leaves without the interpreter's exit: what it inherited is not its own."""
-    supervisor = None
+    supervisor, status = None, 0
     try:
         _become_independent()
+        threads = taint.native_threads()
         _import_quietly(spec.job.modules)
-        supervisor = Supervisor(spec)
+        supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the main process is gone
+    except Exception:
+        traceback.print_exc()  # a bug of ours: the main process starts another, and this says why
+        status = 1
     finally:
         if supervisor is not None:
             supervisor.kill_all()
-        os._exit(0)
+        os._exit(status)
 
 
 def _become_independent() -> None:
@@ -102,6 +108,18 @@ class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: igno
         self._identity = identity
 
 
+class _SpawnedWorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
+    """The same as a new interpreter, for a supervisor that must not be forked."""
+
+    def __init__(self, name: str, identity: tuple[int, ...], args: tuple[Any, ...]) -> None:
+        super().__init__(target=_run_spawned_worker, args=args, name=name, daemon=True)
+        self._identity = identity
+
+
+def _run_spawned_worker(worker_id: int, job: CarriedJob, board: Board, sock: PassedFd, supervisor_pid: int) -> None:
+    worker.main(worker_id, job, board, socket.socket(fileno=sock.fd), supervisor_pid)
+
+
 def _run_worker(silence: warnings.catch_warnings[Any], others: list[int], *args: Any) -> None:
     silence.__exit__(None, None, None)
     for fd in others:
@@ -113,10 +131,11 @@ def _run_worker(silence: warnings.catch_warnings[Any], others: list[int], *args:
 class Supervisor:
     """The workers of one iterator."""
 
-    def __init__(self, spec: SupervisorSpec) -> None:
+    def __init__(self, spec: SupervisorSpec, tainted_by: str | None) -> None:
         self._spec = spec
+        self._tainted_by = tainted_by
         self._control = Channel(socket.socket(fileno=spec.control.fd), blocking=True)
-        self._board = Board(spec.board.fd, len(spec.names))
+        self._board = spec.board
         self._lives: dict[int, _Life] = {}  # by pidfd
         self._retired: set[int] = set()
         self._died_starting: set[int] = set()  # workers whose last life ended before it was ready
@@ -145,20 +164,31 @@ class Supervisor:
     def _start(self, worker_id: int, life: int) -> None:
         ours, theirs = channel.pair()
         self._board.reset(worker_id, life)
-        others = [self._control.fileno(), self._spec.main_pidfd.fd, ours.fileno(), *self._lives]
+        process = self._start_spawned(worker_id, theirs) if self._tainted_by else self._fork(worker_id, theirs, ours)
+        theirs.close()
+        pidfd = os.pidfd_open(process.pid)
+        self._lives[pidfd] = _Life(worker_id, life, process, pidfd)
+        self._poll.register(pidfd, select.POLLIN)
+        self._tell(Started(worker_id, life, process.pid, self._tainted_by), [ours.fileno(), pidfd])
+        ours.close()
+
+    def _fork(self, worker_id: int, theirs: socket.socket, ours: socket.socket) -> Any:
         spec = self._spec
+        others = [self._control.fileno(), spec.main_pidfd.fd, ours.fileno(), *self._lives]
         # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
         silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
         args = (silence, others, worker_id, spec.job, self._board, theirs, os.getpid())
         process = _WorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
         with silence:
             process.start()
-        theirs.close()
-        pidfd = os.pidfd_open(process.pid)
-        self._lives[pidfd] = _Life(worker_id, life, process, pidfd)
-        self._poll.register(pidfd, select.POLLIN)
-        self._tell(Started(worker_id, life, process.pid), [ours.fileno(), pidfd])
-        ours.close()
+        return process
+
+    def _start_spawned(self, worker_id: int, theirs: socket.socket) -> Any:
+        spec = self._spec
+        args = (worker_id, spec.job, self._board, PassedFd(theirs.fileno()), os.getpid())
+        process = _SpawnedWorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
+        process.start()
+        return process
 
     def _bury(self, life: _Life) -> None:
         """Reap a worker, say how it ended, and start the next life unless there is to be none."""
