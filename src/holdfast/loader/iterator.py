@@ -183,7 +183,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _store(self, payload: bytes) -> Slot:
         slot = self._pool.acquire(len(payload))
         slot.peek(0, len(payload))[:] = payload
-        self._pool.was_written(slot, len(payload))
+        slot.touched = max(slot.touched, len(payload))
         return slot
 
     # -- taking in results -----------------------------------------------------------------------------------------
@@ -281,8 +281,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         state.areas = [state.slot, *adopted]
         state.slot = None
         for slot, used in zip(state.areas, result.used, strict=True):
-            self._pool.was_written(slot, used)
-        self._release_indices(state)
+            slot.touched = max(slot.touched, used)
+        if state.indices_slot is not None:
+            self._release_indices(state)
         state.result = result
         self._idle_deaths[done.worker_id] = 0
         if result.kind == Kind.END:

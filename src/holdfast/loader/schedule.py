@@ -61,13 +61,15 @@ class Schedule:
         return unit, worker_id
 
     def _next_worker(self) -> int | None:
-        active = sum(self._active)
         for _ in range(self._num_workers):
             worker_id = self._turn
             self._turn = (self._turn + 1) % self._num_workers
-            if self._active[worker_id] and (self._in_order or self._held[worker_id] < self._max_units // active):
+            if self._active[worker_id] and (self._in_order or self._has_room(worker_id)):
                 return worker_id
         return None
+
+    def _has_room(self, worker_id: int) -> bool:
+        return self._held[worker_id] < self._max_units // sum(self._active)
 
     def arrived(self, unit: int) -> None:
         """The unit is finished: a batch or an error is there."""

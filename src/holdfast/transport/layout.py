@@ -31,6 +31,7 @@ from holdfast.transport.writer import SlotWriter
 
 _INLINE_LAYOUT = 16 * 1024  # a larger one goes into the slot itself: sockets carry small messages
 _INLINE_BUFFER = 1024  # a smaller array stays in the pickle
+_ONE_TENSOR = b""  # the structure of a batch that is a tensor and nothing else
 _LARGEST_ITEM = 16  # bytes of a complex128
 
 _DTYPES: tuple[torch.dtype, ...] = tuple(
@@ -113,7 +114,11 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 def encode(batch: object, writer: SlotWriter) -> bytes | Range:
     """Lay `batch` out in the areas of `writer`. Returns the marshalled layout, or its place in the slot."""
     try:
-        structure, encoding = _pickle_with(_BatchPickler, batch, writer)
+        if type(batch) is Tensor and _is_plain(batch):
+            structure, encoding = _ONE_TENSOR, _Encoding(writer)
+            encoding.tensors.append(batch)
+        else:
+            structure, encoding = _pickle_with(_BatchPickler, batch, writer)
     except (pickle.PicklingError, AttributeError, TypeError):
         structure, encoding = _pickle_with(_ByValuePickler, batch, writer)
     storages, tensors = _place(encoding)
@@ -250,6 +255,8 @@ def decode(packed: bytes | Range, areas: list[Slot], pool: SlotPool) -> Any:
     if not rows and not storages and not buffer_ranges:
         return pickle.loads(structure)
     tensors, untyped = _build_tensors(rows, storages, areas, pool)
+    if structure == _ONE_TENSOR:
+        return tensors[0]
     buffers = [pool.hand_out(areas[area], start, nbytes)[0] for area, start, nbytes in buffer_ranges]
     before = vars(_decoding).copy()
     _decoding.tensors, _decoding.storages = tensors, untyped

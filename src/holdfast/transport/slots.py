@@ -66,12 +66,13 @@ class PooledSegment(Segment):
 class Slot:
     """A range of a segment. `touched` bytes of it, from its start, may hold memory."""
 
-    __slots__ = ("guards", "is_retired", "nbytes", "offset", "segment", "thinned", "touched", "views")
+    __slots__ = ("guards", "is_retired", "nbytes", "offset", "ref", "segment", "thinned", "touched", "views")
 
     def __init__(self, segment: PooledSegment, offset: int, nbytes: int) -> None:
         self.segment = segment
         self.offset = offset
         self.nbytes = nbytes
+        self.ref = (segment.number, offset, nbytes)  # what a worker knows it by
         self.touched = 0
         self.is_retired = False  # a worker's own code holds memory of it
         self.thinned = 0  # how many views were left when dead parts were last given back
@@ -119,7 +120,8 @@ class SlotPool:
 
     def acquire(self, at_least_bytes: int = 0) -> Slot:
         """A slot fit for the next batch. Never waits: grows the pool if none is free."""
-        self.collect()
+        if self._returned or self._lingering or self._guarded:
+            self.collect()
         wanted = max(self._forecast.nbytes, at_least_bytes)
         return _take(self._warm, wanted) or self._rewarm(wanted) or self._grow(wanted)
 
@@ -138,9 +140,6 @@ class SlotPool:
             self._guarded.append(slot)
         else:
             self._free(slot)
-
-    def was_written(self, slot: Slot, nbytes: int) -> None:
-        slot.touched = max(slot.touched, nbytes)
 
     def saw_batch(self, nbytes: int) -> None:
         self._forecast.saw(nbytes)
@@ -169,9 +168,10 @@ class SlotPool:
         if not self._collecting.acquire(blocking=False):
             return  # another thread is at it, or this one is, further down the stack
         try:
-            while self._returned:
-                ref = self._returned.popleft()
-                if ref.is_gone():
+            returned = self._returned
+            while returned:
+                ref = returned.popleft()
+                if ref.storage is None or ref.storage() is None:
                     self._forget_view(ref)
                 else:
                     self._lingering.append(ref)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.board import Doing
@@ -18,13 +18,12 @@ from holdfast.workers.job import Job
 from holdfast.workers.messages import Result
 
 
-@dataclass(frozen=True, slots=True)
-class UnitDone:
+class UnitDone(NamedTuple):
     """A worker sent the header of a finished unit. `fds` are segments to be adopted."""
 
     worker_id: int
     result: Result
-    fds: tuple[int, ...]
+    fds: list[int]
 
 
 @dataclass(frozen=True, slots=True)

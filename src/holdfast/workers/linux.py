@@ -24,20 +24,20 @@ import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.multiprocessing
 
 from holdfast.errors import TooManyRestarts, WorkerInitError
 from holdfast.transport import main_module
-from holdfast.transport.slots import Slot, SlotPool
+from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
-from holdfast.workers.messages import Exited, Retire, SlotRef, Started, Stop, Unit
+from holdfast.workers.messages import Exited, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
@@ -58,6 +58,13 @@ class _Link:
         self.knows: set[int] = set()  # numbers of the segments it has mapped
 
 
+class _Order(NamedTuple):
+    """A packed unit, and the segments that the worker must know before it reads it."""
+
+    packed: bytes
+    segments: tuple[PooledSegment, ...]
+
+
 class Crew:
     """Main's side of one supervisor and its workers."""
 
@@ -72,7 +79,7 @@ class Crew:
         self._control: Channel | None = None
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
-        self._waiting: dict[int, list[tuple[Unit, Slot, Slot | None]]] = {}  # for workers that are not there yet
+        self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
         self._backlog: list[Event] = []
         self._poll = select.poll()
         self._ticks_seen = -1
@@ -123,26 +130,30 @@ class Crew:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
-        place = indices if isinstance(indices, bytes) else _ref(indices)
-        message = Unit(unit, attempt, _ref(slot), place)
-        spill = None if isinstance(indices, bytes) else indices
+        if isinstance(indices, bytes):
+            order = _Order(messages.pack_unit(unit, attempt, slot.ref, indices), (slot.segment,))
+        else:
+            packed = messages.pack_unit(unit, attempt, slot.ref, indices.ref)
+            order = _Order(packed, (slot.segment, indices.segment))
         link = self._links.get(worker_id)
         if link is None:
-            self._waiting.setdefault(worker_id, []).append((message, slot, spill))
+            self._waiting.setdefault(worker_id, []).append(order)
         else:
-            self._send_unit(link, message, slot, spill)
+            self._send(link, order)
 
-    def _send_unit(self, link: _Link, unit: Unit, slot: Slot, spill: Slot | None) -> None:
-        # A broken pipe here is a death; the supervisor will say so, and the unit is lost with the worker.
-        with contextlib.suppress(OSError):
+    def _send(self, link: _Link, order: _Order) -> None:
+        if self._pool.dropped_segments:
             self._forget_dropped()
-            for needed in (slot, spill):
-                if needed is not None and needed.segment.number not in link.knows:
-                    link.knows.add(needed.segment.number)
-                    announcement = messages.pack_segment(needed.segment.number, needed.segment.nbytes)
-                    link.channel.send(announcement, [needed.segment.fd])
-            link.channel.send(messages.pack_unit(unit))
-        self._watch(link)
+        try:
+            for segment in order.segments:
+                if segment.number not in link.knows:
+                    link.knows.add(segment.number)
+                    link.channel.send(messages.pack_segment(segment.number, segment.nbytes), [segment.fd])
+            link.channel.send(order.packed)
+        except OSError:
+            return  # it died; the supervisor will say so, and the unit is lost with it
+        if link.channel.has_unsent:
+            self._watch(link)
 
     def _forget_dropped(self) -> None:
         if not self._pool.dropped_segments:
@@ -194,7 +205,11 @@ class Crew:
         lost = False
         for fd, what in ready:
             link = self._by_fd.get(fd)
-            if link is not None:
+            if link is not None and what == select.POLLIN:
+                done = self._receive(link)  # nearly always: one header
+                if done is not None:
+                    events.append(done)
+            elif link is not None:
                 events.extend(self._hear(link, what))
             elif fd == self._pidfd:
                 lost = True
@@ -225,7 +240,7 @@ class Crew:
             return None
         data, fds = received
         self._restarts_in_a_row = 0
-        return UnitDone(link.worker_id, messages.unpack_result(data), tuple(fds))
+        return UnitDone(link.worker_id, messages.unpack_result(data), fds)
 
     def _listen(self) -> Iterator[Event]:
         """What the supervisor says. Its death is not noticed here but by its pidfd."""
@@ -250,8 +265,8 @@ class Crew:
         self._by_fd[link.channel.fileno()] = link
         self._workers[started.worker_id].begin_life(started.pid, pidfd)
         self._poll.register(link.channel.fileno(), select.POLLIN)
-        for unit, slot, spill in self._waiting.pop(started.worker_id, ()):
-            self._send_unit(link, unit, slot, spill)
+        for order in self._waiting.pop(started.worker_id, ()):
+            self._send(link, order)
 
     def _bury(self, exited: Exited) -> Iterator[Event]:
         link = self._links.pop(exited.worker_id, None)
@@ -362,10 +377,6 @@ _NO_START = (
     "        which the start methods spawn and forkserver need; its own error is on stderr"
 )
 _NO_PROGRESS = "the supervisor process (pid {pid}) {how}, {count} times in a row without a batch in between"
-
-
-def _ref(slot: Slot) -> SlotRef:
-    return SlotRef(slot.segment.number, slot.offset, slot.nbytes)
 
 
 def _wait_readable(fd: int, timeout_s: float) -> bool:

@@ -26,12 +26,8 @@ class Order(IntEnum):
     RESUME = 3
 
 
-class SlotRef(NamedTuple):
-    """A range of a segment, as a worker knows it."""
-
-    segment: int
-    offset: int
-    nbytes: int
+_UNIT = int(Order.UNIT)
+SlotRef = tuple[int, int, int]  # a range as a worker knows it: segment, offset, length
 
 
 class Unit(NamedTuple):
@@ -43,15 +39,12 @@ class Unit(NamedTuple):
     indices: bytes | SlotRef
 
 
-def pack_unit(unit: Unit) -> bytes:
-    indices = unit.indices if isinstance(unit.indices, bytes) else tuple(unit.indices)
-    return marshal.dumps((int(Order.UNIT), unit.unit, unit.attempt, *unit.slot, indices))
+def pack_unit(unit: int, attempt: int, slot: SlotRef, indices: bytes | SlotRef) -> bytes:
+    return marshal.dumps((_UNIT, unit, attempt, slot, indices))
 
 
 def unpack_unit(message: tuple[Any, ...]) -> Unit:
-    _, unit, attempt, segment, offset, nbytes, indices = message
-    place = indices if isinstance(indices, bytes) else SlotRef(*indices)
-    return Unit(unit, attempt, SlotRef(segment, offset, nbytes), place)
+    return Unit(*message[1:])
 
 
 def pack_segment(number: int, nbytes: int) -> bytes:

@@ -127,7 +127,7 @@ class Worker:
     def _forget_segments(self, message: tuple[Any, ...], _: list[int]) -> None:
         for number in message[1]:
             self._segments.pop(number, None)
-            self._areas = {ref: area for ref, area in self._areas.items() if ref.segment != number}
+            self._areas = {ref: area for ref, area in self._areas.items() if ref[0] != number}
 
     def _resume(self, message: tuple[Any, ...], _: list[int]) -> None:
         """A new epoch: as in torch, workers are not seeded again, and an iterable starts anew."""
@@ -203,14 +203,14 @@ class Worker:
     def _indices(self, unit: Unit) -> bytes | memoryview:
         if isinstance(unit.indices, bytes):
             return unit.indices
-        ref = unit.indices
-        return self._segments[ref.segment].view[ref.offset : ref.offset + ref.nbytes]
+        segment, offset, nbytes = unit.indices
+        return self._segments[segment].view[offset : offset + nbytes]
 
     def _area(self, ref: SlotRef) -> Area:
         area = self._areas.get(ref)
         if area is None:
-            view = self._segments[ref.segment].view[ref.offset : ref.offset + ref.nbytes]
-            area = self._areas[ref] = area_of(view)
+            segment, offset, nbytes = ref
+            area = self._areas[ref] = area_of(self._segments[segment].view[offset : offset + nbytes])
         return area
 
     def _who(self) -> str:
