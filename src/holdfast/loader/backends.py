@@ -7,7 +7,6 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from importlib.metadata import entry_points
 from typing import cast
@@ -16,8 +15,13 @@ from holdfast import options
 from holdfast.workers.backend import BackendFactory
 
 _GROUP = "holdfast.backends"
-_OURS = {"linux": "holdfast.workers.linux:Crew"}
+_OURS: dict[str, BackendFactory] = {}
 _FOR_PLATFORM = {"linux": "linux"}
+
+if sys.platform == "linux":  # imported now, not when the first batch is waited for
+    from holdfast.workers.linux import Crew
+
+    _OURS["linux"] = Crew
 
 
 def check_name(name: str | None) -> None:
@@ -34,8 +38,7 @@ def find(name: str | None) -> BackendFactory:
     if chosen is None:
         raise ValueError(f"holdfast has no backend for this platform ({sys.platform}) yet: set {options.DISABLE}=1")
     if chosen in _OURS:
-        module, _, attribute = _OURS[chosen].partition(":")
-        return cast(BackendFactory, getattr(importlib.import_module(module), attribute))
+        return _OURS[chosen]
     check_name(chosen)
     (entry,) = entry_points(group=_GROUP, name=chosen)
     return cast(BackendFactory, entry.load())
