@@ -29,7 +29,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
-from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerInitError
+from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.transport import layout
 from holdfast.transport.slots import Slot, SlotPool
@@ -254,6 +254,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
                 if time.monotonic() >= deadline:
                     raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        except WorkerError as error:
+            self._break(error)
+            return
         finally:
             self._is_waiting = False
         for event in events:
@@ -385,7 +388,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """An iterable cannot be taken up where a dead worker left it: its stream ends with an error, not silently."""
         self._schedule_error(units, error)
         self._schedule.ended(worker_id)
-        self._backend.retire(worker_id)
+        if not self._persistent_workers:
+            self._backend.retire(worker_id)
         self._assign_next()
 
     def _schedule_error(self, units: list[int], error: BaseException) -> None:

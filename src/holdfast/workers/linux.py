@@ -313,7 +313,10 @@ class Crew:
         self._restarts_in_a_row += 1
         if self._restarts_in_a_row > _MAX_SUPERVISOR_RESTARTS:
             raise TooManyRestarts(_NO_PROGRESS.format(pid=pid, how=how, count=self._restarts_in_a_row))
-        self.start()
+        try:
+            self.start()
+        except OSError as error:
+            raise WorkerInitError(f"the supervisor process (pid {pid}) {how}; another could not be started") from error
         return [*events, SupervisorLost(pid, f"supervisor (pid {pid}) {how}")]
 
     def _kill_everything(self) -> None:
