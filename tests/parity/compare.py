@@ -165,7 +165,7 @@ class _Comparison:
             by_row = expected.layout in {torch.sparse_csr, torch.sparse_bsr}
             parts = ("crow_indices", "col_indices") if by_row else ("ccol_indices", "row_indices")
             self._walk_parts(expected, actual, path, (*parts, "values"))
-        else:
+        elif not _is_wrapper(expected):
             self._walk_dense(expected.as_subclass(torch.Tensor), actual.as_subclass(torch.Tensor), path)
 
     def _walk_nested(self, expected: Any, actual: Any, path: str) -> None:
@@ -255,6 +255,11 @@ def _extent(leaf: Any) -> tuple[int, int]:
 def _meaningful_strides(array: Any) -> tuple[int, ...]:
     """numpy leaves the strides of an empty array and of dimensions of length one undefined."""
     return tuple(s for n, s in zip(array.shape, array.strides, strict=True) if n > 1) if array.size else ()
+
+
+def _is_wrapper(tensor: torch.Tensor) -> bool:
+    """Whether the data is in the attributes, and not in the tensor itself."""
+    return "__torch_dispatch__" in type(tensor).__dict__
 
 
 def _bits_of_tensor(tensor: torch.Tensor) -> bytes:

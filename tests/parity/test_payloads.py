@@ -32,9 +32,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 GROUPS = list(itertools.product(FAMILIES, WAYS))
 CASES = [
-    pytest.param((family, way), name, id=f"{family}, {way}, {name}")
-    for family, way in GROUPS
-    for name in FAMILIES[family]
+    pytest.param(group, name, id=f"{group[0]}, {group[1]}, {name}") for group in GROUPS for name in FAMILIES[group[0]]
 ]
 
 Deliveries = dict[str, tuple[Event, Event]]
@@ -61,7 +59,7 @@ def deliveries(request: pytest.FixtureRequest) -> Iterator[Deliveries]:
         events = [next(iter(outcome.epochs)) for outcome in (oracle, subject, alone)]
         assert [len(found) for found in events] == [len(names) + 1] * 3
         found = {
-            name: (in_process if name in BROKEN_BY_TORCH else expected, actual)
+            name: (in_process if name in BROKEN_BY_TORCH and way != "default_collate" else expected, actual)
             for name, expected, actual, in_process in zip(names, *events, strict=False)
         }
         yield found
@@ -82,18 +80,18 @@ def _let_torch_warn_once(family: str) -> None:
 
 @pytest.mark.parametrize(("deliveries", "name"), CASES, indirect=["deliveries"])
 def test_a_payload_arrives_the_same(deliveries: Deliveries, name: str) -> None:
-    """Structure, types, values, dtypes, shapes, strides, grad, attributes, identity and aliasing; or the same error."""
-    expected, actual = deliveries[name]
-    found = epoch_differences([expected], [actual], name, Scenario(name, Zoo))
+    """Structure, types, values, dtypes, shapes, strides, grad, attributes, identity and aliasing; or the same error.
+    And every tensor and array that torch's user can write into, ours can, and the other way round.
+    """
+    found = _differences(*deliveries[name], name)
     if found:
         pytest.fail("\n".join(found), pytrace=False)
 
 
-@pytest.mark.parametrize(("deliveries", "name"), CASES, indirect=["deliveries"])
-def test_a_payload_can_be_written_to_the_same(deliveries: Deliveries, name: str) -> None:
-    """Every tensor and array that torch's user can write into, ours can, and the other way round."""
-    expected, actual = (_writing(event) for event in deliveries[name])
-    assert actual == expected
+def _differences(expected: Event, actual: Event, name: str) -> list[str]:
+    found = epoch_differences([expected], [actual], name, Scenario(name, Zoo))
+    written, written_by_us = _writing(expected), _writing(actual)
+    return found if written == written_by_us else [*found, f"writing: expected {written}, got {written_by_us}"]
 
 
 def _writing(event: Event) -> Any:

@@ -1,0 +1,139 @@
+"""The units of one iterator that are under way, and the slots they hold.
+
+A unit holds one slot from the moment it is sent until it is delivered or given up; sent again, it gets a fresh one.
+Nothing is decided here. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+from holdfast.transport.slots import Slot, SlotPool
+from holdfast.workers.backend import UnitDone, WorkerBackend
+from holdfast.workers.messages import Result
+
+_INLINE_INDICES = 32 * 1024  # larger lists of indices travel in a slot
+
+
+@dataclass(slots=True)
+class UnitState:
+    """A unit on its way: what it asks for, where it will be, and what came of it."""
+
+    indices: Any
+    worker_id: int
+    attempt: int = 1
+    slot: Slot | None = None  # while a worker may write to it
+    indices_slot: Slot | None = None
+    areas: list[Slot] = field(default_factory=list)  # once it is finished: where the batch lies
+    result: Result | None = None
+    error: BaseException | None = None
+
+
+class DescriptorsRanOut(Exception):
+    """The kernel drops descriptors that do not fit into our table, without a word: this batch cannot be read."""
+
+
+class Units:
+    """All units between being assigned and being delivered."""
+
+    def __init__(self, pool: SlotPool, backend: WorkerBackend) -> None:
+        self._pool = pool
+        self._backend = backend
+        self._states: dict[int, UnitState] = {}
+
+    def __getitem__(self, unit: int) -> UnitState:
+        return self._states[unit]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._states))
+
+    def add(self, unit: int, worker_id: int, indices: Any) -> None:
+        self._states[unit] = UnitState(indices, worker_id)
+
+    def sent_to(self, worker_id: int) -> list[int]:
+        """What a worker has been sent and has not finished, in the order of sending."""
+        return [u for u, s in sorted(self._states.items()) if s.worker_id == worker_id and s.slot is not None]
+
+    def send(self, unit: int) -> None:
+        """Send a unit to its worker, with a fresh slot."""
+        state = self._states[unit]
+        self._release(state)
+        payload = _dump(state.indices)
+        indices: bytes | Slot = payload
+        if len(payload) > _INLINE_INDICES:
+            indices = state.indices_slot = self._store(payload)
+        state.slot = self._pool.acquire()
+        self._backend.submit(state.worker_id, unit, state.attempt, state.slot, indices)
+
+    def take(self, done: UnitDone) -> UnitState | None:
+        """Book a result. None if it is of a unit, or an attempt, that was given up."""
+        result = done.result
+        if len(done.fds) != len(result.spilled):
+            for fd in done.fds:
+                os.close(fd)
+            raise DescriptorsRanOut
+        adopted = [self._pool.adopt(fd, nbytes) for fd, nbytes in zip(done.fds, result.spilled, strict=True)]
+        state = self._states.get(result.unit)
+        if state is None or state.slot is None or state.attempt != result.attempt:
+            for slot in adopted:
+                self._pool.release(slot)
+            return None
+        state.result = result
+        state.areas, state.slot = [state.slot, *adopted], None
+        for slot, used in zip(state.areas, result.used, strict=True):
+            slot.touched = max(slot.touched, used)
+        if state.indices_slot is not None:
+            self._release_indices(state)
+        return state
+
+    def fail(self, unit: int, error: BaseException) -> None:
+        """The unit will be delivered as an exception."""
+        state = self._states[unit]
+        self._release(state)
+        state.error = error
+
+    def deliver(self, unit: int) -> UnitState:
+        """The unit is the caller's now, slots and all."""
+        return self._states.pop(unit)
+
+    def give_up(self, unit: int) -> None:
+        self._release(self._states.pop(unit))
+
+    def give_up_finished(self) -> None:
+        """Give up what nobody will ask for any more. Slots that a worker may still write to stay where they are."""
+        for unit in self:
+            if self._states[unit].slot is None:
+                self.give_up(unit)
+
+    def _store(self, payload: bytes) -> Slot:
+        slot = self._pool.acquire(len(payload))
+        slot.peek(0, len(payload))[:] = payload
+        slot.touched = max(slot.touched, len(payload))
+        return slot
+
+    def _release(self, state: UnitState) -> None:
+        self._release_indices(state)
+        if state.slot is not None:
+            self._pool.release(state.slot)
+            state.slot = None
+        for slot in state.areas:
+            self._pool.release(slot)
+        state.areas = []
+
+    def _release_indices(self, state: UnitState) -> None:
+        if state.indices_slot is not None:
+            self._pool.release(state.indices_slot)
+            state.indices_slot = None
+
+
+def _dump(indices: Any) -> bytes:
+    try:
+        return pickle.dumps(indices, protocol=5)
+    except Exception:
+        return bytes(cloudpickle.dumps(indices, protocol=5))
