@@ -42,7 +42,8 @@ def died_starting(lost: WorkerLost) -> WorkerInitError:
 
 
 def died_idle(lost: WorkerLost, times: int) -> TooManyRestarts:
-    message = f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} between batches, {times} times without a batch in between"
+    who = f"worker {lost.worker_id} (pid {lost.pid})"
+    message = f"{who} {how(lost)} between batches, {times} times without a batch in between"
     return TooManyRestarts(message, worker_id=lost.worker_id)
 
 
