@@ -31,7 +31,7 @@ from helpers import (
 )
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 LENGTH = 200
 

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from helpers import Program, wait_until
@@ -38,6 +39,20 @@ def test_nothing_is_left_when_the_main_process_is_killed(
         record_property("nothing_left_after_s", round(program.wait_until_nothing_is_left(DEADLINE_S), 3))
         assert program.wait() == -signal.SIGKILL
         assert program.stderr == ""
+
+
+@pytest.mark.parametrize("state", ["idle", "C loop"])
+def test_no_worker_is_left_when_main_process_and_supervisor_are_killed_together(state: str) -> None:
+    """Nobody is left who could end the workers: the kernel does, whatever they are doing."""
+    with Program("stay_in_epoch.py", "fork", state) as program:
+        program.wait_for_lines("ready")
+        if state != "idle":
+            program.wait_for_lines("stuck", count=2)
+        parents = [child.pid for child in psutil.Process(program.process.pid).children() if child.children()]
+        assert len(parents) == 1, "one supervisor with workers"
+        for pid in (program.process.pid, parents[0]):
+            os.kill(pid, signal.SIGKILL)
+        program.wait_until_nothing_is_left(DEADLINE_S)
 
 
 def test_nothing_is_left_although_a_child_of_the_user_lives_on() -> None:

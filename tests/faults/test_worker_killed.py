@@ -11,14 +11,15 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
-from helpers import DiesAlways, DiesOnce, Numbers, Stream, die, numbers, worker_pids
+from helpers import PATIENCE_S, DiesAlways, DiesOnce, Numbers, Stream, die, numbers, wait_until, worker_pids
 from holdfast import DataLoader
 from holdfast.errors import WorkerCrashed, WorkerInitError
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 4
 BATCHES = 60
@@ -70,12 +71,41 @@ def test_a_sample_that_dies_once_is_loaded_again(method: str, index: int, tmp_pa
     assert (tmp_path / "died").exists(), "nobody died: this proves nothing"
 
 
+def kill_and_wait_for_the_next_life(iterator: object, worker_id: int) -> None:
+    """Kill a worker and let its supervisor replace it, while the main process is busy with something else."""
+    supervisor = psutil.Process(psutil.Process(worker_pids(iterator)[worker_id]).ppid())
+    before = {worker.pid for worker in supervisor.children()}
+    os.kill(worker_pids(iterator)[worker_id], signal.SIGKILL)
+    wait_until(
+        lambda: any(child.pid not in before and child.num_threads() for child in supervisor.children()),
+        PATIENCE_S,
+        "a new worker",
+    )
+    wait_until(lambda: len(supervisor.children()) == len(before), PATIENCE_S, "as many workers as before")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_worker_that_was_replaced_during_a_long_training_step_is_heard(method: str) -> None:
+    """Its death, its last batches and its next life are all there when the main process looks again: nothing hangs."""
+    number = -1
+    with DataLoader(Numbers(LENGTH), BATCH_SIZE, num_workers=2, multiprocessing_context=method) as loader:
+        iterator = iter(loader)
+        for number, batch in enumerate(iterator):
+            check_batch(batch, number)
+            if number in (10, 20, 30):
+                kill_and_wait_for_the_next_life(iterator, worker_id=number // 10 % 2)
+    assert number == BATCHES - 1
+
+
 def test_persistent_workers_survive_a_kill_between_epochs() -> None:
     """A worker that dies while it is idle is replaced for the next epoch."""
     with DataLoader(Numbers(LENGTH), BATCH_SIZE, num_workers=2, persistent_workers=True) as loader:
-        for _ in range(3):
+        for epoch in range(4):
             assert torch.equal(torch.cat(list(loader)), numbers(0, LENGTH, 4))
-            os.kill(worker_pids(loader._iterator)[0], signal.SIGKILL)
+            if epoch % 2:
+                kill_and_wait_for_the_next_life(loader._iterator, worker_id=1)
+            else:
+                os.kill(worker_pids(loader._iterator)[0], signal.SIGKILL)
 
 
 def outcomes(iterator: Iterator[torch.Tensor]) -> Iterator[torch.Tensor | RuntimeError]:

@@ -11,7 +11,7 @@ from torch.utils.data import Sampler
 from helpers import Numbers, Waves, numbers
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 8
 

@@ -8,7 +8,7 @@ import torch
 from helpers import Numbers
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 
 class Shifted(Numbers):

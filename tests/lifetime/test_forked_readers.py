@@ -32,7 +32,7 @@ from helpers import (
 )
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 8
 WIDTH = 4_000

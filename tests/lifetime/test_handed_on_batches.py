@@ -19,7 +19,7 @@ import torch.multiprocessing
 from helpers import PATIENCE_S, Numbers, numbers
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 8
 WIDTH = 4_000

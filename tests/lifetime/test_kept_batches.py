@@ -13,7 +13,7 @@ import torch
 from helpers import Numbers, Records, numbers, wait_until_ended, worker_pids
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 8
 WIDTH = 4_000

@@ -15,7 +15,7 @@ import torch
 from helpers import PATIENCE_S, Records, private_memory_bytes, shared_memory_bytes, wait_until
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 8
 IMAGE_BYTES = 1 << 18

@@ -9,7 +9,7 @@ from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSam
 from helpers import Numbers, numbers
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 
 class Squares(Dataset[int]):

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from helpers import PATIENCE_S, Numbers, numbers
 from holdfast import DataLoader
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 BATCH_SIZE = 4
 WIDTH = 1000

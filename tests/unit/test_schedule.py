@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from torch.utils.data import _utils
 from torch.utils.data import dataloader as torch_loader
 
@@ -181,7 +188,13 @@ class SameAsTorch(RuleBasedStateMachine):
     @precondition(lambda self: self.is_iterable and self.open_units)
     @rule(data=st.data())
     def a_worker_ends(self, data: st.DataObject) -> None:
-        worker_id, unit = data.draw(st.sampled_from(self.open_units))
+        self._end(*data.draw(st.sampled_from(self.open_units)))
+
+    def _finish(self, worker_id: int, unit: int) -> None:
+        self._send(worker_id, unit, ended=False)
+        self.finished.append(unit)
+
+    def _end(self, worker_id: int, unit: int) -> None:
         self._send(worker_id, unit, ended=True)
         self.ended.add(worker_id)
 
@@ -223,23 +236,19 @@ class SameAsTorch(RuleBasedStateMachine):
         """From any state the epoch can be brought to its end, and then everything finished has been delivered."""
         if not hasattr(self, "ours"):
             return
-        for worker_id, unit in self.open_units if self.is_iterable else []:
-            self._send(worker_id, unit, ended=True)
-            self.ended.add(worker_id)
         while self._ask() != END:
             self.the_same_units_went_to_the_same_workers()
-            if self.open_units:
-                self._finish(*self.open_units[-1])
+            for worker_id, unit in self.open_units:
+                if self.is_iterable:
+                    self._end(worker_id, unit)
+                else:
+                    self._finish(worker_id, unit)
         assert sorted(self.delivered) == sorted(self.finished)
         assert self.ours.step() == END
 
-    def _finish(self, worker_id: int, unit: int) -> None:
-        self._send(worker_id, unit, ended=False)
-        self.finished.append(unit)
-
 
 def test_units_are_given_out_and_delivered_as_torch_does() -> None:
-    """Same worker for each unit, same order of delivery, same waits and the same end, whenever workers answer or end."""
+    """Same worker for each unit, same order, same waits, same end, whenever workers answer or end."""
     run_state_machine_as_test(SameAsTorch, settings=settings(max_examples=150, stateful_step_count=40))
 
 
@@ -303,9 +312,7 @@ def test_without_order_every_batch_of_an_iterable_comes_once(
 ) -> None:
     """With in_order=False nothing is lost or doubled, and each worker's own batches keep their order."""
     schedule = Schedule(len(lengths), prefetch_factor, in_order=False)
-    delivered = run_to_the_end(
-        OurIterator(schedule, indices_of(None), at_once=at_once), lengths, random.Random(seed)
-    )
+    delivered = run_to_the_end(OurIterator(schedule, indices_of(None), at_once=at_once), lengths, random.Random(seed))
     assert sorted(delivered) == sorted(round_robin(lengths))
     for worker_id, length in enumerate(lengths):
         assert [k for w, k in delivered if w == worker_id] == list(range(length))

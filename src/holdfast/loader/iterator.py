@@ -30,6 +30,7 @@ from holdfast.loader import losses
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
 from holdfast.transport import layout
+from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.board import Phase
@@ -367,6 +368,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             for unit in self._units:
                 self._units.give_up(unit)
             self._pool.close()
+            drop_passed_guards()
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # of an iterator that was never finished

@@ -28,7 +28,7 @@ def install(writer: SlotWriter) -> None:
             return _stack_elsewhere(batch, collate_fn_map)
         nbytes = len(batch) * first.numel() * first.element_size()
         if nbytes == 0 or first.is_quantized or not writer.accepts_tensors:
-            return torch.stack(batch, 0)
+            return _stack_elsewhere(batch, collate_fn_map)
         out = writer.tensor(first.dtype, (len(batch), *first.shape), nbytes)
         return torch.stack(batch, 0, out=out)
 
@@ -40,4 +40,7 @@ def _stack_elsewhere(batch: Any, collate_fn_map: Any) -> Tensor:
     if first.is_nested or first.layout is not torch.strided:
         # torch's own function refuses these, in its own words, before it touches memory
         torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    return torch.stack(batch, 0)
+    if first.is_quantized:
+        return torch.stack(batch, 0)
+    # With `out=`, as torch does in workers: the result has the first sample's dtype, and grad is refused.
+    return torch.stack(batch, 0, out=first.new_empty((len(batch), *first.shape)))

@@ -68,6 +68,8 @@ class Guarded(Protocol):
 
     def guard_with(self, guard: ForkGuard) -> None: ...
 
+    def drop_passed_guards(self) -> None: ...
+
 
 _pools: weakref.WeakSet[Guarded] = weakref.WeakSet()
 _forking = threading.local()
@@ -80,6 +82,12 @@ def watch(pool: Guarded) -> None:
         _hooked.append(True)
         os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
     _pools.add(pool)
+
+
+def drop_passed_guards() -> None:
+    """Close what watched forks that are over. Worth calling when processes of ours have ended."""
+    for pool in list(_pools):
+        pool.drop_passed_guards()
 
 
 def _before() -> None:

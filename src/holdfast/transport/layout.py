@@ -15,14 +15,18 @@ Runs in: worker process (Encoder), main process (decode).
 
 from __future__ import annotations
 
+import contextlib
 import io
 import marshal
 import pickle
 import threading
+import warnings
 import weakref
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import cloudpickle
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,16 +59,19 @@ class _Encoding:
         self.writer = writer
         self.tensors: list[Tensor] = []
         self.storages: list[torch.UntypedStorage] = []
-        self.buffers: list[Range] = []
+        self.buffers: list[Range] = []  # of numpy arrays
+        self.out_of_band: list[Range] = []  # of what pickles its own buffers out of band
 
     def reduce(self, obj: Any) -> Any:
         kind = type(obj)
         if kind is Tensor:
             return self._reduce_tensor(obj)
+        if kind is np.ndarray:
+            return self._reduce_array(obj)
         if kind is torch.UntypedStorage and obj.device.type == "cpu":
             self.storages.append(obj)
             return _storage, (len(self.storages) - 1,)
-        if kind is torch.TypedStorage and obj.device.type == "cpu":
+        if kind is torch.TypedStorage and obj._untyped_storage.device.type == "cpu":
             return _typed_storage, (obj._untyped_storage, obj.dtype)
         return NotImplemented
 
@@ -78,15 +85,38 @@ class _Encoding:
             return reduce_tensor(tensor)  # type: ignore[no-untyped-call]
         if tensor.requires_grad and not tensor.is_leaf:
             _refuse_non_leaf()
+        if tensor.layout is not torch.strided and not tensor.is_nested:
+            return _sparse, (_sparse_parts(tensor),)
         return NotImplemented
+
+    def _reduce_array(self, array: np.ndarray[Any, Any]) -> Any:
+        """As numpy's own pickling leaves an array: writable, native, in C order (or Fortran's, where it has that)."""
+        if array.dtype.hasobject or array.nbytes < _INLINE_BUFFER:
+            return array.__reduce__()
+        order: Literal["F", "C"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        native = array.astype(array.dtype.newbyteorder("="), order=order, copy=False)
+        flat = native.ravel(order="K" if native.flags.forc else "C").view(np.uint8)
+        self.buffers.append(self.writer.write(flat.data))
+        return _array, (len(self.buffers) - 1, native.dtype, native.shape, order)
 
     def keep_buffer(self, buffer: pickle.PickleBuffer) -> bool:
         """True keeps the bytes in the pickle, False puts them into the slot."""
         raw = buffer.raw()
         if raw.nbytes < _INLINE_BUFFER:
             return True
-        self.buffers.append(self.writer.write(raw))
+        self.out_of_band.append(self.writer.write(raw))
         return False
+
+
+def _sparse_parts(tensor: Tensor) -> tuple[Any, ...]:
+    """What a sparse tensor is made of. (torch's own pickling would keep every one it rebuilds in a list, for ever.)"""
+    layout, shape, grad = tensor.layout, tuple(tensor.shape), tensor.requires_grad
+    plain = tensor.detach()
+    if layout is torch.sparse_coo:
+        return layout, shape, grad, plain._values(), plain._indices(), None, plain.is_coalesced()
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return layout, shape, grad, plain.values(), plain.crow_indices(), plain.col_indices(), None
+    return layout, shape, grad, plain.values(), plain.ccol_indices(), plain.row_indices(), None
 
 
 class _BatchPickler(pickle.Pickler):
@@ -122,7 +152,8 @@ def encode(batch: object, writer: SlotWriter) -> bytes | Range:
     except (pickle.PicklingError, AttributeError, TypeError):
         structure, encoding = _pickle_with(_ByValuePickler, batch, writer)
     storages, tensors = _place(encoding)
-    packed = marshal.dumps((structure, storages, tensors, tuple(encoding.buffers)))
+    whole, buffers, out_of_band = len(encoding.storages), tuple(encoding.buffers), tuple(encoding.out_of_band)
+    packed = marshal.dumps((structure, storages, whole, tensors, buffers, out_of_band))
     return packed if len(packed) <= _INLINE_LAYOUT else writer.write(packed)
 
 
@@ -167,28 +198,27 @@ def _place(encoding: _Encoding) -> tuple[tuple[Range, ...], tuple[TensorRow, ...
     """Give each distinct storage its range, copy what is not there yet, and describe the tensors."""
     # Whole storages come first: `_storage(k)` counts on their numbers.
     parts = [_Part(k, storage, 0, storage.nbytes()) for k, storage in enumerate(encoding.storages)]
-    by_address: dict[int, _Part] = {}
-    for part in parts:
-        by_address.setdefault(part.storage.data_ptr(), part)
-    views = [_view_of(tensor, parts, by_address) for tensor in encoding.tensors]
+    # By identity, not address: two storages over one piece of memory arrive as two, as with torch.
+    by_identity: dict[int, _Part] = {part.storage._cdata: part for part in parts}
+    views = [_view_of(tensor, parts, by_identity) for tensor in encoding.tensors]
     ranges = tuple([_place_part(part, encoding.writer) for part in parts])
     return ranges, tuple([_row(tensor, *view, parts) for tensor, view in zip(encoding.tensors, views, strict=True)])
 
 
 def _view_of(
-    tensor: Tensor, parts: list[_Part], by_address: dict[int, _Part]
+    tensor: Tensor, parts: list[_Part], by_identity: dict[int, _Part]
 ) -> tuple[int, int, tuple[int, ...] | None]:
     """(storage, first byte in it, stride or None), widening the part of the storage that is needed."""
     stride = None if tensor.is_contiguous() else tensor.stride()
     nbytes = tensor.nbytes if stride is None else _span_bytes(tensor)
     if nbytes == 0:
-        return -1, 0, stride
+        return -1, 0, tensor.stride()
     storage = tensor.untyped_storage()
     start = int(tensor.storage_offset()) * tensor.element_size()
-    part = by_address.get(storage.data_ptr())
+    part = by_identity.get(storage._cdata)
     low = start // _LARGEST_ITEM * _LARGEST_ITEM  # so that every view of the range stays aligned
     if part is None:
-        part = by_address[storage.data_ptr()] = _Part(len(parts), storage, low, start + nbytes)
+        part = by_identity[storage._cdata] = _Part(len(parts), storage, low, start + nbytes)
         parts.append(part)
     else:
         part.low = min(part.low, low)
@@ -230,6 +260,7 @@ class _Decoding(threading.local):
 
     tensors: list[Tensor]
     storages: list[torch.UntypedStorage]
+    buffers: list[Any]
 
 
 _decoding = _Decoding()
@@ -237,6 +268,19 @@ _decoding = _Decoding()
 
 def _tensor(number: int) -> Tensor:
     return _decoding.tensors[number]
+
+
+def _array(number: int, dtype: Any, shape: tuple[int, ...], order: Any) -> np.ndarray[Any, Any]:
+    return np.ndarray(shape, dtype, _decoding.buffers[number], order=order)
+
+
+def _sparse(parts: tuple[Any, ...]) -> Tensor:
+    layout, shape, requires_grad, values, indices, plain_indices, is_coalesced = parts
+    if plain_indices is None:
+        tensor = torch.sparse_coo_tensor(indices, values, shape, is_coalesced=is_coalesced)
+    else:
+        tensor = torch.sparse_compressed_tensor(indices, plain_indices, values, shape, layout=layout)
+    return tensor.requires_grad_() if requires_grad else tensor
 
 
 def _storage(number: int) -> torch.UntypedStorage:
@@ -249,31 +293,49 @@ def _typed_storage(untyped: torch.UntypedStorage, dtype: torch.dtype) -> torch.T
 
 def decode(packed: bytes | Range, areas: list[Slot], pool: SlotPool) -> Any:
     """Rebuild a batch as views of its slots. The slots are the pool's business again when the views are gone."""
-    structure, storages, rows, buffer_ranges = marshal.loads(
+    structure, ranges, whole, rows, buffers, out_of_band = marshal.loads(
         packed if isinstance(packed, bytes) else areas[packed[0]].peek(packed[1], packed[2])
     )
-    if not rows and not storages and not buffer_ranges:
-        return pickle.loads(structure)
-    tensors, untyped = _build_tensors(rows, storages, areas, pool)
+    if not whole and all(row[0] == k and row[4] is None for k, row in enumerate(rows)):
+        storages: list[torch.UntypedStorage] = []
+        tensors = [_build_alone(row, rng, areas, pool) for row, rng in zip(rows, ranges, strict=True)]
+    else:
+        storages = [_build_storage(rng, areas, pool) for rng in ranges]
+        tensors = [_build_on(row, storages) for row in rows]
     if structure == _ONE_TENSOR:
         return tensors[0]
-    buffers = [pool.hand_out(areas[area], start, nbytes)[0] for area, start, nbytes in buffer_ranges]
-    before = vars(_decoding).copy()
-    _decoding.tensors, _decoding.storages = tensors, untyped
+    arrays = [_build_buffer(rng, areas, pool) for rng in buffers]
+    return _load(structure, tensors, storages, arrays, [_build_buffer(rng, areas, pool) for rng in out_of_band])
+
+
+def _load(
+    structure: bytes,
+    tensors: list[Tensor],
+    storages: list[torch.UntypedStorage],
+    buffers: list[Any],
+    out_of_band: list[Any],
+) -> Any:
+    before = vars(_decoding).copy()  # loading may run the user's code, and that may load a batch of its own
+    _decoding.tensors, _decoding.storages, _decoding.buffers = tensors, storages, buffers
     try:
-        return pickle.loads(structure, buffers=buffers)
+        with _no_word_of_typed_storages() if storages else contextlib.nullcontext():
+            return pickle.loads(structure, buffers=out_of_band)
     finally:
         vars(_decoding).clear()
         vars(_decoding).update(before)
 
 
-def _build_tensors(
-    rows: tuple[TensorRow, ...], ranges: tuple[Range, ...], areas: list[Slot], pool: SlotPool
-) -> tuple[list[Tensor], list[torch.UntypedStorage]]:
-    if len(ranges) == len(rows) and all(row[0] == k and row[4] is None for k, row in enumerate(rows)):
-        return [_build_alone(row, rng, areas, pool) for row, rng in zip(rows, ranges, strict=True)], []
-    storages = [_build_storage(rng, areas, pool) for rng in ranges]
-    return [_build_on(row, storages) for row in rows], storages
+@contextlib.contextmanager
+def _no_word_of_typed_storages() -> Iterator[None]:
+    """torch rebuilds some tensors by a way that it warns of itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
+        yield
+
+
+def _build_buffer(rng: Range, areas: list[Slot], pool: SlotPool) -> np.ndarray[Any, Any]:
+    area, start, nbytes = rng
+    return pool.hand_out_array(areas[area], start, nbytes)
 
 
 def _build_alone(row: TensorRow, rng: Range, areas: list[Slot], pool: SlotPool) -> Tensor:

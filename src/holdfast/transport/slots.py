@@ -26,6 +26,8 @@ import weakref
 from collections import deque
 from typing import Any
 
+import numpy as np
+
 from holdfast.transport.forecast import SizeForecast
 from holdfast.transport.forks import ForkGuard, watch
 from holdfast.transport.segments import Segment, slot_bytes_for
@@ -35,7 +37,7 @@ _FIRST_SEGMENT_SLOTS = 4
 _LARGEST_SEGMENT_SLOTS = 256
 
 
-class ViewRef(weakref.ref[memoryview]):
+class ViewRef(weakref.ref[Any]):
     """Alive while a buffer that was handed out lives. Remembers which bytes of which slot it covers."""
 
     __slots__ = ("slot", "start", "stop", "storage")
@@ -150,10 +152,23 @@ class SlotPool:
         """A buffer over bytes of the slot, and the reference that knows when it is gone."""
         at = slot.offset + start
         buffer = slot.segment.view[at : at + nbytes]
+        return buffer, self._track(buffer, slot, start, nbytes)
+
+    def hand_out_array(self, slot: Slot, start: int, nbytes: int) -> np.ndarray[Any, Any]:
+        """The same as an array of bytes, for consumers that take a view of what they get, as numpy does.
+
+        A view of a memoryview would not keep that memoryview alive, only the mapping below it.
+        """
+        at = slot.offset + start
+        array = np.frombuffer(slot.segment.view[at : at + nbytes], dtype=np.uint8)
+        self._track(array, slot, start, nbytes)
+        return array
+
+    def _track(self, buffer: Any, slot: Slot, start: int, nbytes: int) -> ViewRef:
         ref = ViewRef(buffer, self._on_gone)
         ref.slot, ref.start, ref.stop, ref.storage = slot, start, start + nbytes, None
         slot.views.add(ref)
-        return buffer, ref
+        return ref
 
     def delivered(self, slot: Slot) -> None:
         """The batch in the slot is complete: from here on its views decide."""
@@ -213,8 +228,14 @@ class SlotPool:
         return bool(self._delivered or self._guarded)
 
     def guard_with(self, guard: ForkGuard) -> None:
+        self.drop_passed_guards()
         for slot in (*self._delivered, *self._guarded):
             slot.guards.append(guard)
+
+    def drop_passed_guards(self) -> None:
+        """Let go of the descriptors of forks that are over, also for slots that stay in use."""
+        for slot in (*self._delivered, *self._guarded):
+            slot.may_be_read_elsewhere()
 
     # -- memory ----------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ NUMPY_DTYPES = (
 
 
 def numpy_of(dtype: str) -> Maker:
-    return lambda k: np.array([[0, 1, k], [1, 0, 2]]).astype(np.dtype(dtype)) if dtype != "V4" else _void(k)
+    return lambda k: np.array([[0, 1, k], [1, 0, k % 2]]).astype(np.dtype(dtype)) if dtype != "V4" else _void(k)
 
 
 def _void(variant: int) -> np.ndarray[Any, Any]:
