@@ -40,7 +40,7 @@ def _stack_elsewhere(batch: Any, collate_fn_map: Any) -> Tensor:
     if first.is_nested or first.layout is not torch.strided:
         # torch's own function refuses these, in its own words, before it touches memory
         torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    if first.is_quantized:
-        return torch.stack(batch, 0)
-    # With `out=`, as torch does in workers: the result has the first sample's dtype, and grad is refused.
-    return torch.stack(batch, 0, out=first.new_empty((len(batch), *first.shape)))
+    if any(sample.requires_grad for sample in batch):
+        # As in torch's workers, where there is always an `out=`: this is refused, in torch's words.
+        return torch.stack(batch, 0, out=torch.empty((len(batch), *first.shape), dtype=first.dtype))
+    return torch.stack(batch, 0)
