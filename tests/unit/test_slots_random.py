@@ -45,8 +45,8 @@ DERIVED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def address(slot: Slot) -> int:
-    return torch.frombuffer(slot.peek(0, slot.nbytes), dtype=torch.uint8).data_ptr()
+def address(memory: memoryview) -> int:
+    return torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
 
 
 def bytes_of(view: Any) -> bytes:
@@ -74,9 +74,10 @@ class View:
 
 @dataclass(eq=False)
 class Batch:
-    """A delivered batch: its slots and what the user holds of it."""
+    """A delivered batch: its slots, with a look at their memory that the pool does not know, and the user's views."""
 
     slots: list[Slot]
+    memory: list[memoryview]
     views: list[View]
     is_kept_by_worker: bool = False
     guards: list[Child] = field(default_factory=list)
@@ -84,15 +85,14 @@ class Batch:
     def may_be_in_use(self) -> bool:
         return bool(self.views) or self.is_kept_by_worker or any(not child.is_over for child in self.guards)
 
-    def read(self) -> list[tuple[Slot, int, int]]:
-        """Slot, offset and length of everything that the user's views look at."""
+    def read(self) -> list[tuple[Slot, memoryview]]:
+        """The parts of slots that the user's views look at."""
         found = []
-        for slot in self.slots:
-            base = address(slot)
-            bounds = (view.bounds() for view in self.views)
-            found += [
-                (slot, low - base, high - low) for low, high in bounds if base <= low < high <= base + slot.nbytes
-            ]
+        for slot, memory in zip(self.slots, self.memory, strict=True):
+            base = address(memory)
+            for low, high in (view.bounds() for view in self.views):
+                if base <= low < high <= base + slot.nbytes:
+                    found.append((slot, memory[low - base : high - base]))
         return found
 
 
@@ -105,8 +105,8 @@ class Child(ForkGuard):
         self.is_over = False
         pool.guard_with(self)
         read = [part for batch in batches for part in batch.read()]
-        self.slots = [slot for slot, _, _ in read]
-        self.reads = [(memory, bytes(memory)) for memory in (slot.peek(start, nbytes) for slot, start, nbytes in read)]
+        self.slots = [slot for slot, _ in read]
+        self.reads = [(memory, bytes(memory)) for _, memory in read]
         for batch in batches:
             batch.guards.append(self)
 
@@ -153,7 +153,7 @@ class Slots(RuleBasedStateMachine):
         self.granted.append(slot)
 
     def _must_not_be_granted(self) -> list[Slot]:
-        read = [slot for batch in self.batches for slot, _, _ in batch.read()]
+        read = [slot for batch in self.batches for slot, _ in batch.read()]
         kept = [slot for batch in self.batches if batch.is_kept_by_worker for slot in batch.slots]
         return [*self.granted, *read, *kept, *(slot for child in self.children for slot in child.slots)]
 
@@ -190,7 +190,8 @@ class Slots(RuleBasedStateMachine):
             area.is_retired = is_kept_by_worker
             self.pool.delivered(area)
         views = [View(view, part.tobytes()) for view, part in zip(received, parts, strict=True)]
-        self.batches.append(Batch(areas, views, is_kept_by_worker))
+        memory = [area.peek(0, area.nbytes) for area in areas]
+        self.batches.append(Batch(areas, memory, views, is_kept_by_worker))
 
     @rule()
     def the_pool_collects(self) -> None:

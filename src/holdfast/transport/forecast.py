@@ -10,19 +10,21 @@ from __future__ import annotations
 class SizeForecast:
     """The largest size seen within the last `window` to `2 * window` batches."""
 
-    __slots__ = ("_count", "_current", "_previous", "_window", "nbytes")
+    __slots__ = ("_count", "_largest", "_window", "nbytes")
 
     def __init__(self, first_guess_bytes: int, window: int = 64) -> None:
         self._window = window
-        self._previous = first_guess_bytes
-        self._current = 0
-        self._count = 0
+        self._count = 0  # batches in the current window
+        self._largest = 0  # of them
         self.nbytes = first_guess_bytes
 
-    def saw(self, nbytes: int) -> None:
-        self._current = max(self._current, nbytes)
+    def saw(self, nbytes: int) -> bool:
+        """Take a batch into account. True when less is expected from now on than before."""
+        self._largest = max(self._largest, nbytes)
         self.nbytes = max(self.nbytes, nbytes)
         self._count += 1
-        if self._count == self._window:
-            self._previous, self._current, self._count = self._current, 0, 0
-            self.nbytes = self._previous
+        if self._count < self._window:
+            return False
+        before, self.nbytes = self.nbytes, self._largest
+        self._count, self._largest = 0, 0
+        return self.nbytes < before

@@ -35,6 +35,7 @@ from holdfast.transport.segments import Segment, slot_bytes_for
 _FIRST_GUESS = 1 << 20
 _FIRST_SEGMENT_SLOTS = 4
 _LARGEST_SEGMENT_SLOTS = 256
+_SLACK = 2  # how much more than expected a free slot may keep in memory
 
 
 class ViewRef(weakref.ref[Any]):
@@ -144,7 +145,9 @@ class SlotPool:
             self._free(slot)
 
     def saw_batch(self, nbytes: int) -> None:
-        self._forecast.saw(nbytes)
+        if self._forecast.saw(nbytes):
+            for slot in self._warm:
+                slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
@@ -243,7 +246,7 @@ class SlotPool:
         if self._closed or slot.nbytes < self._forecast.nbytes or len(self._warm) >= self._warm_slots:
             self._cool(slot)
         else:
-            slot.give_back(keep_bytes=2 * self._forecast.nbytes)
+            slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)
             self._warm.append(slot)
 
     def _cool(self, slot: Slot) -> None:
