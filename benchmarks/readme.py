@@ -58,11 +58,13 @@ def _throughput(rows: list[RowResult]) -> str:
 
 
 def _startup(report: Report) -> str:
-    lines = ["| first batch, seconds | workers | torch | holdfast | ratio |", "|---|---:|---:|---:|---:|"]
+    lines = ["| first batch, seconds | workers | torch | holdfast | ratio | floor |", "|---|---:|---:|---:|---:|---:|"]
     for case in report.startup:
         times = f"{case.time_s('torch'):.2f} | {case.time_s('holdfast'):.2f}"
-        lines.append(f"| {case.method} | {case.workers} | {times} | {case.ratio:.2f} |")
-    return "\n".join(lines)
+        floor = "" if case.floor is None else f"{case.floor:.2f}"
+        lines.append(f"| {case.method} | {case.workers} | {times} | {case.ratio:.2f} | {floor} |")
+    legend = "The floor is one new interpreter that imports torch, over torch's first batch."
+    return "\n".join([*lines, "", legend])
 
 
 def _memory(report: Report) -> str:

@@ -1,17 +1,23 @@
 """First batch: how long `iter(loader)` and the first `next()` take in a fresh process, by start method and workers.
 
+Beside spawn and forkserver stands the floor: one new interpreter that imports torch. No worker that is not a fork of
+the main process can be there sooner, and torch's loader needs as much for its workers together where cores are free.
+
 Runs in: main; each measurement is `first_batch.py` in an interpreter of its own.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import median
 
 from .loaders import LOADERS
-from .probes import run_probe
+from .probes import LIMIT_S, run_probe
 
 METHODS = ("fork", "spawn", "forkserver")
 FORK_REPEATS = 2
@@ -25,6 +31,7 @@ class StartupResult:
     method: str
     workers: int
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LOADERS})
+    import_seconds: list[float] = field(default_factory=list)
 
     @property
     def target(self) -> float:
@@ -36,6 +43,12 @@ class StartupResult:
     def time_s(self, loader: str) -> float:
         """Return the median time of a loader."""
         return median(self.seconds[loader])
+
+    @property
+    def floor(self) -> float | None:
+        """One interpreter's import of torch over torch's first batch, within a round: what cannot be undercut."""
+        pairs = zip(self.import_seconds, self.seconds["torch"], strict=True)
+        return median(bare / stock for bare, stock in pairs) if self.import_seconds else None
 
     @property
     def ratio(self) -> float:
@@ -59,8 +72,18 @@ def measure_startup(
     return results
 
 
+def time_of_import() -> float:
+    """Seconds from starting a new interpreter until it has imported torch and ended."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch, os; os._exit(0)"], check=True, timeout=LIMIT_S)
+    return time.perf_counter() - start
+
+
 def _measure_pair(case: StartupResult, number: int, rounds: int, tick: Callable[[str], None]) -> None:
     for name in LOADERS if number % 2 == 0 else reversed(LOADERS):
         tick(f"first batch, round {number + 1} of {rounds}: {name} {case.method} {case.workers}")
         time_s = run_probe("first_batch", name, case.method, str(case.workers))["first_batch_s"]
         case.seconds[name].append(time_s)
+    if case.method != "fork":
+        tick(f"first batch, round {number + 1} of {rounds}: import torch alone")
+        case.import_seconds.append(time_of_import())

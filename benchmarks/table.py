@@ -112,12 +112,14 @@ def _cpu_cells(row: RowResult, workers: int) -> list[str]:
 def startup_table(cases: list[StartupResult]) -> Table:
     """First batch, one line per start method and number of workers."""
     table = Table(title="First batch in a fresh process, seconds")
-    for title in ("method", "workers", "torch", "holdfast", "ratio", "target at most", ""):
+    for title in ("method", "workers", "torch", "holdfast", "ratio", "target at most", "", "floor (import torch)"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for case in cases:
         target = startup_target(case)
         times = [f"{case.time_s(name):.3f}" for name in LOADERS]
-        table.add_row(case.method, str(case.workers), *times, f"{target.value:.2f}", f"{target.limit:g}", mark(target))
+        floor = "" if case.floor is None else f"{case.floor:.2f}"
+        figures = [f"{target.value:.2f}", f"{target.limit:g}", mark(target), floor]
+        table.add_row(case.method, str(case.workers), *times, *figures)
     return table
 
 

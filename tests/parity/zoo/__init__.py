@@ -1,7 +1,7 @@
 """The payload zoo: everything that a dataset may return, in families: tables from name to maker.
 
-A payload of `BROKEN_BY_TORCH` is damaged by torch's workers (quantizer, conjugate bit, negative bit and the class around
-a wrapped tensor are lost, or default collation fails on them): there, torch without workers is the oracle.
+A payload of `BROKEN_BY_TORCH` is damaged by torch's workers (quantizer, conjugate bit, negative bit and the class
+around a wrapped tensor are lost, or default collation fails on them): there, torch without workers is the oracle.
 
 Runs in: the test process and the workers.
 """
