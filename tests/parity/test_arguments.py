@@ -19,6 +19,7 @@ from .compare import differences
 from .datasets import Keyed, MapDataset, as_list, vector
 from .scenarios import Scenario, assert_parity, run
 from .streams import Replicated, Uneven
+from .workers import draw_first
 
 LOADERS = [pytest.param(TorchLoader, id="torch"), pytest.param(HoldfastLoader, id="holdfast")]
 
@@ -194,11 +195,15 @@ def test_a_users_subclass_works() -> None:
     assert [batch.tolist() for batch in loader] == [[0, 10], [20, 30], [40]]
 
 
+def _pickled(loader: Any) -> Any:
+    return pickle.loads(pickle.dumps(loader))
+
+
 PICKLED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "plain": (_numbers, {}),
     "workers": (_numbers, {"num_workers": 2, "batch_size": 2}),
     "shuffle": (_numbers, {"num_workers": 2, "shuffle": True, "batch_size": 3}),
-    "own functions": (_numbers, {"num_workers": 2, "collate_fn": as_list, "worker_init_fn": as_list}),
+    "own functions": (_numbers, {"num_workers": 2, "collate_fn": as_list, "worker_init_fn": draw_first}),
     "sampler": (_numbers, {"sampler": SequentialSampler(range(5)), "num_workers": 1}),
     "persistent": (_numbers, {"num_workers": 1, "persistent_workers": True}),
     "context": (_numbers, {"num_workers": 1, "multiprocessing_context": "fork"}),
@@ -206,7 +211,7 @@ PICKLED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", [lambda loader: pickle.loads(pickle.dumps(loader)), copy.copy, copy.deepcopy], ids=str)
+@pytest.mark.parametrize("way", [_pickled, copy.copy, copy.deepcopy], ids=["pickled", "copied", "copied deeply"])
 @pytest.mark.parametrize("name", PICKLED)
 def test_a_loader_can_be_pickled_and_copied(name: str, way: Callable[[Any], Any]) -> None:
     """The copy is of the same class, keeps the arguments, and gives the same batches; or the same error."""

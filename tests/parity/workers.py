@@ -86,7 +86,7 @@ class Surroundings(Dataset[Any]):
             "threads": torch.get_num_threads(),
             "daemon": process.daemon,
             "kind of name": process.name.rstrip("0123456789"),
-            "class of process": type(process).__name__,
+            "is a process of multiprocessing": isinstance(process, multiprocessing.process.BaseProcess),
             "has a parent": multiprocessing.parent_process() is not None,
             "parent lives": getattr(multiprocessing.parent_process(), "is_alive", bool)(),
             "thread name": Path("/proc/self/comm").read_text(),

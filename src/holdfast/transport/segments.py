@@ -9,8 +9,10 @@ Runs in: main | worker process.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
+import weakref
 
 PAGE = mmap.PAGESIZE
 _SMALLEST_SLOT = 256 * 1024
@@ -25,22 +27,39 @@ def slot_bytes_for(nbytes: int) -> int:
     return size
 
 
-class Mapping(mmap.mmap):
-    """A mapping that can keep its owner alive for as long as anyone holds a view of it."""
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
-    owner: object = None
+
+def _map(fd: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
+    """Map a file for as long as anyone holds a buffer of the result.
+
+    Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a user
+    may keep batches of any number of epochs.
+    """
+    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
+    memory = (ctypes.c_ubyte * nbytes).from_address(address)
+    # not at exit: tensors may still be in use then, and the kernel does it anyway
+    weakref.finalize(memory, _libc.munmap, address, nbytes).atexit = False
+    return memory
 
 
 class Segment:
     """One memfd and its mapping. The mapping lives until the last view of it is gone, also after `close_fd()`."""
 
-    __slots__ = ("_mapping", "fd", "nbytes", "view")
+    __slots__ = ("_memory", "fd", "nbytes", "view")
 
     def __init__(self, fd: int, nbytes: int) -> None:
         self.fd = fd
         self.nbytes = nbytes
-        self._mapping = Mapping(fd, nbytes, mmap.MAP_SHARED)
-        self.view = memoryview(self._mapping)
+        self._memory = _map(fd, nbytes)
+        self.view = memoryview(self._memory).cast("B")
 
     @classmethod
     def create(cls, nbytes: int) -> Segment:
@@ -57,7 +76,7 @@ class Segment:
         start = -(-start // PAGE) * PAGE
         stop = stop // PAGE * PAGE
         if start < stop:
-            self._mapping.madvise(mmap.MADV_REMOVE, start, stop - start)
+            _libc.madvise(ctypes.addressof(self._memory) + start, stop - start, mmap.MADV_REMOVE)
 
     def close_fd(self) -> None:
         """Close the descriptor; mapping and views stay valid."""
@@ -68,5 +87,5 @@ class Segment:
     def retire(self, owner: object) -> None:
         """No more views will be taken. Those that are out keep the mapping, and with it `owner`, alive."""
         self.close_fd()
-        self._mapping.owner = owner
+        self._memory.owner = owner  # type: ignore[attr-defined]
         self.view = memoryview(b"")

@@ -77,6 +77,7 @@ class Crew:
         self._process: Any = None
         self._pidfd = -1
         self._control: Channel | None = None
+        self._control_open = False
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
@@ -125,6 +126,7 @@ class Crew:
         self._pidfd = os.pidfd_open(self._process.pid)
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
+        self._control_open = True
         self._ticks_seen, self._silent_s = -1, 0.0
 
     # -- sending ---------------------------------------------------------------------------------------------------
@@ -203,8 +205,11 @@ class Crew:
             return self._check_pulse(min(timeout_s, _POLL_S))
         events: list[Event] = []
         lost = False
+        known = dict(self._by_fd)
         for fd, what in ready:
-            link = self._by_fd.get(fd)
+            link = known.get(fd)
+            if link is not None and self._by_fd.get(fd) is not link:
+                continue  # news of a socket that was closed in this very loop; its number may be another's by now
             if link is not None and what == select.POLLIN:
                 done = self._receive(link)  # nearly always: one header
                 if done is not None:
@@ -251,6 +256,7 @@ class Crew:
             except BlockingIOError:
                 return
             if received is None:
+                self._control_open = False
                 self._unregister(self._control.fileno())
                 return
             message = pickle.loads(received[0])
@@ -358,20 +364,42 @@ class Crew:
             self._tell(Stop(grace_s))
             for link in self._links.values():
                 link.channel.shutdown()
-            if not _wait_readable(self._pidfd, grace_s + _STOP_MARGIN_S):
+            if not self._await_end(grace_s + _STOP_MARGIN_S):
                 self._kill_everything()
-            self._read_exit_codes()
+            self._hear_the_rest()
         for link in self._links.values():
             link.channel.close()
         self._forget_supervisor()
         self._board.close()
         self._board = None  # type: ignore[assignment]
 
-    def _read_exit_codes(self) -> None:
+    def _await_end(self, timeout_s: float) -> bool:
+        """Wait for the supervisor's exit, and meanwhile send away the workers that we only hear of now."""
+        assert self._control is not None
+        self._waiting.clear()
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            ready = {fd for fd, _ in poll.poll(left * 1000)}
+            if self._pidfd in ready:
+                return True
+            if ready:
+                open_ended = self._hear_the_rest()
+                for link in self._links.values():
+                    link.channel.shutdown()
+                if not open_ended:
+                    poll.unregister(self._control)
+        return False
+
+    def _hear_the_rest(self) -> bool:
+        """Take in exit codes; results come too late. False when the supervisor has nothing more to say."""
         for event in self._listen():
             if isinstance(event, UnitDone):
                 for fd in event.fds:
                     os.close(fd)
+        return self._control_open
 
 
 _NO_START = (
@@ -380,9 +408,3 @@ _NO_START = (
     "        which the start methods spawn and forkserver need; its own error is on stderr"
 )
 _NO_PROGRESS = "the supervisor process (pid {pid}) {how}, {count} times in a row without a batch in between"
-
-
-def _wait_readable(fd: int, timeout_s: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(timeout_s * 1000))

@@ -1,0 +1,19 @@
+"""The parity tests fork by default, whatever the platform's own default is: it is by far the fastest.
+
+spawn and forkserver have tests of their own: test_start_methods.py.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _fork_by_default() -> Iterator[None]:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("fork", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)

@@ -1,0 +1,106 @@
+"""What the processes say to each other arrives as it was said."""
+
+from __future__ import annotations
+
+import dataclasses
+import marshal
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.workers import messages
+from holdfast.workers.board import Doing, Phase
+from holdfast.workers.channel import MAX_MESSAGE
+from holdfast.workers.messages import Exited, Kind, Order, Result, Retire, Started, Stop
+
+counts = st.integers(0, 2**63 - 1)
+refs = st.tuples(counts, counts, counts)
+
+
+@given(unit=counts, attempt=counts, slot=refs, indices=st.binary(max_size=100) | refs)
+def test_a_unit_arrives_as_it_was_sent(
+    unit: int, attempt: int, slot: tuple[int, int, int], indices: bytes | tuple[int, int, int]
+) -> None:
+    """With its indices in the message, or their place in a slot."""
+    message = marshal.loads(messages.pack_unit(unit, attempt, slot, indices))
+    assert message[0] == Order.UNIT
+    got = messages.unpack_unit(message)
+    assert (got.unit, got.attempt, got.slot, got.indices) == (unit, attempt, slot, indices)
+    assert isinstance(got.indices, bytes) == isinstance(indices, bytes)
+
+
+@given(
+    result=st.builds(
+        Result,
+        kind=st.sampled_from(Kind).map(int),
+        unit=counts,
+        attempt=counts,
+        kept=st.booleans(),
+        used=st.lists(counts, max_size=4).map(tuple),
+        spilled=st.lists(counts, max_size=4).map(tuple),
+        layout=st.binary(max_size=100) | refs,
+    )
+)
+def test_a_result_arrives_as_it_was_sent(result: Result) -> None:
+    """Also read straight out of a buffer."""
+    packed = messages.pack_result(result)
+    assert messages.unpack_result(packed) == result
+    assert messages.unpack_result(memoryview(packed)) == result
+
+
+@given(number=counts, nbytes=counts)
+def test_a_segment_is_announced_by_number_and_size(number: int, nbytes: int) -> None:
+    """Its descriptor travels beside the message."""
+    assert marshal.loads(messages.pack_segment(number, nbytes)) == (Order.SEGMENT, number, nbytes)
+
+
+@given(numbers=st.lists(counts, max_size=50))
+def test_segments_to_forget_are_listed(numbers: list[int]) -> None:
+    """Many in one message."""
+    assert marshal.loads(messages.pack_forget(numbers)) == (Order.FORGET, tuple(numbers))
+
+
+@pytest.mark.parametrize("seed", [None, 0, 2**63])
+def test_a_new_epoch_brings_its_seed(seed: int | None) -> None:
+    """DataPipes need one; other datasets have none."""
+    assert marshal.loads(messages.pack_resume(seed)) == (Order.RESUME, seed)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Started(worker_id=1, life=2, pid=3, tainted_by=None),
+        Started(worker_id=1, life=2, pid=3, tainted_by="CUDA"),
+        Exited(worker_id=1, life=2, pid=3, exitcode=-9, doing=Doing(Phase.FETCH, 4, 5, 6), replaced=True),
+        Retire(worker_id=1),
+        Stop(grace_s=0.5),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_what_supervisor_and_main_tell_each_other_pickles(message: object) -> None:
+    """Frozen, and equal on the other side."""
+    assert pickle.loads(pickle.dumps(message)) == message
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(message, dataclasses.fields(message)[0].name, 9)  # type: ignore[arg-type]
+
+
+def test_orders_can_be_told_apart() -> None:
+    """Every first item is another one, and a plain number in the message."""
+    packed = [
+        messages.pack_unit(0, 1, (0, 0, 0), b""),
+        messages.pack_segment(0, 0),
+        messages.pack_forget([]),
+        messages.pack_resume(None),
+    ]
+    assert [marshal.loads(message)[0] for message in packed] == list(Order)
+
+
+def test_the_largest_inline_parts_fit_into_a_message() -> None:
+    """32 kB of indices, 16 kB of layout and a dozen spilled areas stay below what a socket carries."""
+    large = 2**62
+    unit = messages.pack_unit(large, large, (large, large, large), b"x" * 32 * 1024)
+    result = Result(0, large, large, True, (large,) * 12, (large,) * 12, b"x" * 16 * 1024)
+    assert len(unit) <= MAX_MESSAGE
+    assert len(messages.pack_result(result)) <= MAX_MESSAGE
