@@ -3,11 +3,9 @@
 Importing this package has no effects and does not import torch: the public names load on first use.
 """
 
-from __future__ import annotations
+import typing as _typing
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from holdfast.errors import (
         HoldfastError,
         HoldfastWarning,

@@ -216,6 +216,24 @@ class Consumed(Sampler[int]):
         return self.length
 
 
+class Eager(Sampler[int]):
+    """Draws when it is asked for its iterator, and not at the first index."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(LENGTH).tolist())
+
+    def __len__(self) -> int:
+        return LENGTH
+
+
+class EagerBatches(Sampler[list[int]]):
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(torch.randperm(LENGTH).split(3))
+
+    def __len__(self) -> int:
+        return 4
+
+
 class WithoutLength(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(LENGTH))

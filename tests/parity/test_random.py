@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import RandomSampler
 
-from .datasets import Counting
+from .datasets import Consumed, Counting, Eager, EagerBatches
 from .scenarios import Scenario, assert_parity
 from .streams import Epochs
 from .workers import Callback, Drawing, DrawingStream, draw_first
@@ -72,6 +72,25 @@ SCENARIOS = [
         _with_replacement(persistent_workers=True),
         takes=(4, 1, None),
     ),
+    Scenario("eager sampler", Drawing, lambda: {**PLAIN, "sampler": Eager()}, takes=(None, 1, None)),
+    Scenario(
+        "eager sampler without batches",
+        Drawing,
+        lambda: {"num_workers": 2, "batch_size": None, "sampler": Eager()},
+        takes=(None, 1, None),
+    ),
+    Scenario(
+        "eager batch sampler",
+        Drawing,
+        lambda: {"num_workers": 2, "batch_sampler": EagerBatches()},
+        takes=(None, 1, None),
+    ),
+    Scenario(
+        "eager batch sampler, persistent workers",
+        Drawing,
+        lambda: {"num_workers": 2, "batch_sampler": EagerBatches(), "persistent_workers": True},
+        takes=(None, 1, None),
+    ),
     Scenario("one worker", Drawing, {**PLAIN, "num_workers": 1}, takes=(None, None)),
     Scenario("three workers", Drawing, {**PLAIN, "num_workers": 3}, takes=(None, None)),
     Scenario("no workers", Drawing, {**PLAIN, "num_workers": 0}, takes=(None, 2, None)),
@@ -114,4 +133,34 @@ STATEFUL = [
 @pytest.mark.parametrize("scenario", STATEFUL, ids=lambda scenario: scenario.id)
 def test_persistent_workers_have_done_the_same_work(scenario: Scenario) -> None:
     """The dataset's own state in a worker shows how much was loaded ahead, before a break and after it."""
+    assert_parity(scenario)
+
+
+def _read_ahead(name: str, takes: tuple[int | None, ...], **arguments: Any) -> Scenario:
+    return Scenario(
+        name,
+        lambda: range(40),
+        lambda: {"num_workers": 2, "sampler": Consumed(), **arguments},
+        takes=takes,
+        observe=lambda loader: loader.sampler.consumed,
+    )
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        _read_ahead("nothing taken", (0,)),
+        _read_ahead("one batch", (1,)),
+        _read_ahead("batches of three", (4,), batch_size=3),
+        _read_ahead("prefetch 1", (3,), prefetch_factor=1),
+        _read_ahead("prefetch 6", (3,), prefetch_factor=6),
+        _read_ahead("three workers", (2,), num_workers=3),
+        _read_ahead("to the end", (None, 1)),
+        _read_ahead("persistent workers", (3, 0, None), persistent_workers=True),
+        _read_ahead("out of order", (0,), in_order=False),
+    ],
+    ids=lambda scenario: scenario.id,
+)
+def test_the_sampler_is_read_ahead_just_as_far(scenario: Scenario) -> None:
+    """A sampler with state of its own, left in mid-epoch, is where torch would have left it."""
     assert_parity(scenario)

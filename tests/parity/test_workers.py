@@ -46,9 +46,7 @@ INSIDE = [
         takes=(2, None),
     ),
     Scenario("surroundings", Surroundings, {"num_workers": 2, "collate_fn": as_list}),
-    Scenario(
-        "surroundings, persistent", Surroundings, {"num_workers": 2, "collate_fn": as_list, "persistent_workers": True}
-    ),
+    Scenario("surroundings, three workers", Surroundings, {"num_workers": 3, "collate_fn": as_list}),
 ]
 
 

@@ -93,7 +93,6 @@ class Surroundings(Dataset[Any]):
             "main thread": threading.current_thread() is threading.main_thread(),
             "SIGINT": signal.getsignal(signal.SIGINT),
             "SIGTERM": signal.getsignal(signal.SIGTERM),
-            "SIGCHLD": signal.getsignal(signal.SIGCHLD) in {signal.SIG_DFL, None},
             "blocked signals": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
             "grad mode": torch.is_grad_enabled(),
             "default dtype": torch.get_default_dtype(),

@@ -5,8 +5,11 @@ Also readings of what it costs: the memory and the descriptors of our memfds. Ru
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +63,8 @@ def travel(batch: object, pool: SlotPool) -> Any:
 # --- what it costs ------------------------------------------------------------------------------------------------
 
 
+_NAME = "/memfd:holdfast (deleted)"
+_MAPPING = re.compile(r"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ \S+ (\d+) +(.*)$")
 _of_others: set[int] = set()
 
 
@@ -67,24 +72,49 @@ def count_from_here() -> None:
     """What there is now, such as what the traceback of a failed test holds, counts no more."""
     gc.collect()
     _of_others.clear()
-    _of_others.update(status.st_ino for status in memfds())
+    _of_others.update(segments())
 
 
-def memfds() -> list[os.stat_result]:
-    """One entry per descriptor of a segment that this process has open, those inside mappings as well."""
-    found = []
+def segments() -> dict[int, int]:
+    """Every segment that this process has open or mapped, by inode, and the bytes of memory it takes."""
+    opened = {status.st_ino: status.st_blocks * 512 for status in _descriptors()}
+    mapped = {inode: _mapped_bytes(addresses) for inode, addresses in _mappings() if inode not in opened}
+    return {inode: nbytes for inode, nbytes in (opened | mapped).items() if inode not in _of_others}
+
+
+def descriptors() -> int:
+    """How many descriptors our segments take."""
+    return sum(status.st_ino not in _of_others for status in _descriptors())
+
+
+def memory_in_use() -> int:
+    """The bytes of memory that all segments take together."""
+    return sum(segments().values())
+
+
+def _descriptors() -> Iterator[os.stat_result]:
     for link in Path("/proc/self/fd").iterdir():
-        try:
-            if str(link.readlink()).startswith("/memfd:holdfast ") and link.stat().st_ino not in _of_others:
-                found.append(link.stat())
-        except FileNotFoundError:  # the descriptor of this very listing
-            continue
-    return found
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of this very listing
+            if str(link.readlink()) == _NAME:
+                yield link.stat()
 
 
-def memfd_bytes() -> int:
-    """The memory of all segments, each counted once."""
-    return sum({status.st_ino: status.st_blocks * 512 for status in memfds()}.values())
+def _mappings() -> Iterator[tuple[int, str]]:
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        found = _MAPPING.match(line) if line.endswith(_NAME) else None
+        if found is not None:
+            yield int(found[2]), found[1]
+
+
+def _mapped_bytes(addresses: str) -> int:
+    """Of a file that is mapped and not open: from the kernel where we may ask (root), else what is resident here."""
+    try:
+        return Path("/proc/self/map_files", addresses).stat().st_blocks * 512
+    except PermissionError:
+        part = Path("/proc/self/smaps").read_text().partition(addresses)[2]
+        resident = re.search(r"^Rss: +(\d+) kB$", part, re.MULTILINE)
+        assert resident is not None
+        return int(resident[1]) * 1024
 
 
 def pages(nbytes: int) -> int:

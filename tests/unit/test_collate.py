@@ -33,6 +33,7 @@ def installed() -> SlotWriter:
     writer = SlotWriter()
     collate.install(writer)
     writer.begin(area_of(segment.view))
+    writer.begin_collate()
     return writer
 
 
@@ -89,9 +90,17 @@ def test_a_collate_function_of_the_users_that_calls_default_collate_profits_too(
 def test_nothing_is_built_in_the_slot_while_samples_are_fetched() -> None:
     """A dataset that collates for itself may keep the result: it gets memory of its own."""
     writer = installed()
-    writer.end()
+    writer.begin(writer.areas[0])
     batch = default_collate([torch.ones(4), torch.ones(4)])
     assert torch.equal(batch, torch.ones(2, 4))
+    assert writer.used_bytes() == [0]
+
+
+def test_nothing_is_built_in_the_slot_between_units() -> None:
+    """The user's code may collate whenever it runs, in a thread of its own too."""
+    writer = installed()
+    writer.end()
+    assert torch.equal(default_collate([torch.ones(4), torch.ones(4)]), torch.ones(2, 4))
     assert writer.areas == []
 
 
@@ -101,6 +110,7 @@ def test_a_worker_whose_collate_function_keeps_its_batches_builds_elsewhere_from
     kept = default_collate([torch.ones(4), torch.ones(4)])
     assert writer.is_kept()
     writer.begin(writer.areas[0])
+    writer.begin_collate()
     batch = default_collate([torch.zeros(4), torch.zeros(4)])
     assert not is_in_slot(batch, writer)
     assert torch.equal(kept, torch.ones(2, 4))

@@ -311,7 +311,8 @@ def test_a_class_that_cannot_be_found_at_all_becomes_a_runtime_error_that_names_
     lost = failure._replace(whole=None, module="surely.not.there", qualname="Vanished", class_by_value=None)
     got = rebuild(lost)
     assert type(got) is RuntimeError
-    assert str(got) == "surely.not.there.Vanished: failed with 7"
+    assert "surely.not.there.Vanished" in str(got)
+    assert "failed with 7" in notes_of(got)[-1]
 
 
 def test_a_name_that_leads_to_something_else_is_not_taken_for_the_class() -> None:
@@ -319,7 +320,7 @@ def test_a_name_that_leads_to_something_else_is_not_taken_for_the_class() -> Non
     failure = capture(raised(ValueError("x")), WHERE)
     got = rebuild(failure._replace(whole=None, module="os.path", qualname="join", class_by_value=None))
     assert type(got) is RuntimeError
-    assert "os.path.join: x" in str(got)
+    assert "os.path.join" in str(got)
 
 
 # --- groups -------------------------------------------------------------------------------------------------------
@@ -439,6 +440,6 @@ def test_capturing_leaves_the_original_alone() -> None:
 
 
 def test_a_failure_is_plain_data() -> None:
-    """It crosses the process as a tuple of strings and bytes: nothing in it needs the user's classes to be read."""
+    """It crosses the process as strings, bytes and tuples: nothing in it needs the user's classes to be read."""
     failure = capture(raised(OtherArguments(1, detail="x")), WHERE)
-    assert {type(part) for part in failure} <= {str, bytes, type(None)}
+    assert {type(part) for part in failure} <= {str, bytes, tuple, type(None)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.transport.segments import PAGE, Segment, slot_bytes_for
 
-from .one_process import memfd_bytes, memfds
+from .one_process import descriptors, memory_in_use, segments
 
 KB = 1024
 
@@ -37,7 +37,7 @@ def test_there_are_few_size_classes() -> None:
     assert all(size % PAGE == 0 for size in sizes)
 
 
-def test_a_new_segment_takes_address_space_and_no_memory() -> None:
+def test_a_new_segment_takes_address_space_and_no_memory_in_use() -> None:
     """A gigabyte that nobody touched costs nothing."""
     segment = Segment.create(1 << 30)
     assert len(segment.view) == 1 << 30
@@ -112,11 +112,11 @@ def test_a_view_keeps_a_retired_segment_and_its_owner_alive() -> None:
     gc.collect()
     assert gone() is not None
     assert bytes(view) == b"x" * PAGE
-    assert memfd_bytes() == 4 * PAGE
+    assert memory_in_use() == 4 * PAGE
     del view
     gc.collect()
     assert gone() is None
-    assert memfds() == []
+    assert segments() == {}
 
 
 def test_a_retired_segment_gives_out_no_views() -> None:
@@ -128,10 +128,11 @@ def test_a_retired_segment_gives_out_no_views() -> None:
 
 def test_a_segment_that_cannot_be_made_leaves_no_descriptor() -> None:
     """An impossible size is an error of the system, and the memfd made for it is closed."""
-    before = len(memfds())
-    with pytest.raises((OSError, OverflowError)):
-        Segment.create(1 << 62)
-    assert len(memfds()) == before
+    before = descriptors()
+    for nbytes in (1 << 62, 1 << 55):  # too long for a file, too long for an address space
+        with pytest.raises((OSError, OverflowError)):
+            Segment.create(nbytes)
+    assert descriptors() == before
 
 
 def test_a_segment_is_not_inherited_by_a_program_that_is_started() -> None:

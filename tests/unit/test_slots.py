@@ -23,7 +23,7 @@ from holdfast.transport.forks import ForkGuard
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.transport.slots import Slot, SlotPool
 
-from .one_process import FIRST_GUESS, count_from_here, memfd_bytes, memfds, pages, travel
+from .one_process import FIRST_GUESS, count_from_here, descriptors, memory_in_use, pages, segments, travel
 
 MB = 1 << 20
 
@@ -113,7 +113,7 @@ def test_a_released_slot_is_used_again_with_its_pages() -> None:
     slot = pool.acquire()
     write(slot, MB)
     pool.release(slot)
-    assert memfd_bytes() == MB
+    assert memory_in_use() == MB
     assert pool.acquire() is slot
     pool.close()
 
@@ -138,13 +138,13 @@ def test_a_free_slot_that_is_too_small_is_passed_over() -> None:
 
 
 def test_a_thousand_slots_need_few_descriptors() -> None:
-    """Segments grow with the number of slots: two descriptors each (one is the mapping's own), and few of them."""
+    """Segments grow with the number of slots: one descriptor each, and few of them."""
     pool = SlotPool(warm_slots=4)
     slots = [pool.acquire() for _ in range(1000)]
-    assert len(memfds()) <= 24
+    assert descriptors() <= 12
     for slot in slots:
         pool.release(slot)
-    assert len(memfds()) <= 24
+    assert descriptors() <= 12
     pool.close()
 
 
@@ -152,8 +152,8 @@ def test_slots_of_every_size_at_once_need_few_descriptors() -> None:
     """Powers of four from 1 MB to 1 GB, a hundred of each: address space, not memory, and still few descriptors."""
     pool = SlotPool(warm_slots=4)
     slots = [pool.acquire(at_least_bytes=4**k * MB) for k in range(6) for _ in range(100)]
-    assert len(memfds()) <= 6 * 2 * 6
-    assert memfd_bytes() == 0
+    assert descriptors() <= 6 * 6
+    assert memory_in_use() == 0
     del slots
     pool.close()
 
@@ -445,7 +445,7 @@ def test_an_adopted_slot_that_is_not_needed_is_closed() -> None:
     number = slot.segment.number
     pool.release(slot)
     del slot
-    assert memfds() == []
+    assert segments() == {}
     assert pool.dropped_segments == [number]
     pool.close()
 
@@ -478,14 +478,14 @@ def test_a_slot_that_a_workers_own_code_keeps_is_never_used_again() -> None:
 # --- memory -------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_warm_slots_keep_memory() -> None:
+def test_only_the_warm_slots_keep_memory_in_use() -> None:
     """A user who kept many batches and drops them gives their memory back, but for those in circulation."""
     pool = SlotPool(warm_slots=3)
     views = [deliver(pool, pool.acquire(), MB) for _ in range(20)]
-    assert memfd_bytes() == 20 * MB
+    assert memory_in_use() == 20 * MB
     views.clear()
     pool.collect()
-    assert memfd_bytes() == 3 * MB
+    assert memory_in_use() == 3 * MB
     pool.close()
 
 
@@ -495,7 +495,7 @@ def test_a_slot_far_larger_than_batches_are_now_keeps_little() -> None:
     slot = pool.acquire(at_least_bytes=64 * MB)
     write(slot, 10 * MB)
     pool.release(slot)
-    assert memfd_bytes() <= 2 * FIRST_GUESS
+    assert memory_in_use() <= 2 * FIRST_GUESS
     pool.close()
 
 
@@ -508,7 +508,7 @@ def test_a_slot_that_went_cold_holds_no_memory_at_all() -> None:
         write(slot, pages_used * PAGE - 1000)
         pool.release(slot)
         assert pool.acquire() is slot
-    assert memfd_bytes() == 0
+    assert memory_in_use() == 0
     pool.release(anchor)
     pool.close()
 
@@ -526,7 +526,7 @@ def test_small_free_slots_do_not_keep_large_ones_from_staying_warm() -> None:
     write(large, 8 * MB)
     pool.release(large)
     assert bytes(large.peek(0, 8)) == b"x" * 8
-    assert memfd_bytes() <= 2 * 8 * MB
+    assert memory_in_use() <= 2 * 8 * MB
     pool.close()
 
 
@@ -542,7 +542,7 @@ def test_free_slots_forget_large_batches_with_the_forecast() -> None:
         slot = pool.acquire()
         pool.saw_batch(PAGE)
         pool.release(slot)
-    assert memfd_bytes() <= 6 * 2 * FIRST_GUESS
+    assert memory_in_use() <= 6 * 2 * FIRST_GUESS
     pool.close()
 
 
@@ -558,7 +558,7 @@ def test_keeping_a_small_tensor_of_each_large_batch_keeps_its_pages_only() -> No
         del image
         kept.append(label)
     others = [pool.acquire() for _ in range(300)]
-    assert memfd_bytes() == 64 * PAGE
+    assert memory_in_use() == 64 * PAGE
     assert all(label.tolist() == [k] * 100 for k, label in enumerate(kept))
     del others
     pool.close()
@@ -595,7 +595,7 @@ def test_close_gives_back_everything_that_nobody_holds() -> None:
     del slot
     pool.close()
     pool.close()
-    assert memfds() == []
+    assert segments() == {}
 
 
 def test_a_view_outlives_the_pool_and_takes_its_memory_along() -> None:
@@ -609,13 +609,26 @@ def test_a_view_outlives_the_pool_and_takes_its_memory_along() -> None:
     gc.collect()
     assert watched() is not None
     assert all(bytes(view.numpy()) == b"x" * 3 * PAGE for view in views)
-    assert memfd_bytes() == 6 * PAGE
+    assert memory_in_use() == 6 * PAGE
     views.pop()
-    assert memfd_bytes() == 3 * PAGE
+    assert memory_in_use() == 3 * PAGE
     views.pop()
     gc.collect()
     assert watched() is None
-    assert memfds() == []
+    assert segments() == {}
+
+
+def test_batches_kept_from_many_closed_pools_hold_no_descriptors() -> None:
+    """A user may keep batches of any number of epochs, each with a pool of its own."""
+    kept = []
+    for _ in range(20):
+        pool = SlotPool(warm_slots=2)
+        kept.append(deliver(pool, pool.acquire()))
+        pool.close()
+    del pool
+    assert descriptors() == 0
+    assert memory_in_use() == 20 * PAGE
+    assert all(bytes(view.numpy()) == b"x" * PAGE for view in kept)
 
 
 def test_close_thins_batches_of_which_a_part_is_kept() -> None:
@@ -627,7 +640,7 @@ def test_close_thins_batches_of_which_a_part_is_kept() -> None:
     pool.delivered(slot)
     del image
     pool.close()
-    assert memfd_bytes() == PAGE
+    assert memory_in_use() == PAGE
     assert label[0] == ord("x")
 
 
@@ -637,7 +650,7 @@ def test_a_batch_that_went_through_the_pool_leaves_nothing() -> None:
     small, large = travel(torch.ones(1000), pool), travel(torch.ones(2_000_000), pool)
     assert small.sum() == 1000
     assert large.sum() == 2_000_000
-    assert memfd_bytes() >= pages(4 * 2_000_000)
+    assert memory_in_use() >= pages(4 * 2_000_000)
     del small, large
     pool.close()
-    assert memfds() == []
+    assert segments() == {}

@@ -26,6 +26,8 @@ from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.messages import Kind, Result
 from holdfast.workers.worker import Worker
 
+_sessions: list[Session] = []
+
 
 @pytest.fixture(autouse=True)
 def _process_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -34,6 +36,8 @@ def _process_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     states = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_num_threads()
     table = dict(torch_collate.default_collate_fn_map)
     yield
+    while _sessions:
+        _sessions.pop().close()
     random.setstate(states[0])
     np.random.set_state(states[1])
     torch.set_rng_state(states[2])
@@ -63,6 +67,7 @@ class Session:
         self.board = Board.create(1)
         self.pool = SlotPool(warm_slots=4)
         self.slots: dict[int, Slot] = {}
+        _sessions.append(self)
 
     def order(self, unit: int, indices: Any, slot: Slot | None = None) -> Slot:
         slot = self.slots[unit] = slot or self.pool.acquire()
@@ -76,7 +81,7 @@ class Session:
         worker = Worker(0, self.board, self._theirs)
         worker.start(CarriedJob(self.job))
         worker.run()
-        self._theirs.close()
+        self._theirs.shutdown()
         results = []
         while (received := self.ours.receive()) is not None:
             results.append(messages.unpack_result(received[0]))
@@ -93,6 +98,7 @@ class Session:
 
     def close(self) -> None:
         self.ours.close()
+        self._theirs.close()
         self.board.close()
         self.pool.close()
 
@@ -115,7 +121,6 @@ def test_units_are_answered_in_their_order() -> None:
     assert [(result.kind, result.unit, result.attempt) for result in results] == [(Kind.BATCH, k, 1) for k in range(3)]
     assert [session.value(result).tolist() for result in results] == [[[k * k], [(k + 1) ** 2]] for k in range(3)]
     assert not any(result.kept for result in results)
-    session.close()
 
 
 def test_an_exception_answers_its_unit_and_the_worker_goes_on() -> None:
@@ -128,7 +133,6 @@ def test_an_exception_answers_its_unit_and_the_worker_goes_on() -> None:
     assert type(error) is LookupError
     assert error.__notes__[0] == f"raised in DataLoader worker process 0 (pid {os.getpid()}), batch 0, dataset[13]"
     assert session.value(good).tolist() == [[1], [4]]
-    session.close()
 
 
 def test_the_board_says_what_was_in_hand() -> None:
@@ -137,7 +141,6 @@ def test_the_board_says_what_was_in_hand() -> None:
     session.order(7, [1, 2, 3])
     session.run()
     assert session.board.doing(0)[:3] == (Phase.IDLE, 7, 2)
-    session.close()
 
 
 def test_a_batch_that_collate_keeps_is_reported_as_kept() -> None:
@@ -154,7 +157,6 @@ def test_a_batch_that_collate_keeps_is_reported_as_kept() -> None:
     first, second = session.run()
     assert (first.kept, second.kept) == (True, False)
     assert [tensor.tolist() for tensor in cache] == [[[1], [4]], [[9], [16]]]
-    session.close()
 
 
 @pytest.mark.parametrize("how", ["raises", "returns what cannot be sent"])
@@ -177,7 +179,6 @@ def test_a_batch_that_collate_keeps_before_it_fails_is_reported_as_kept(how: str
     assert first.kind == Kind.FAILURE
     assert first.kept
     assert second.kind == Kind.BATCH
-    session.close()
 
 
 def test_what_cannot_be_sent_is_an_error_of_its_unit() -> None:
@@ -193,7 +194,6 @@ def test_what_cannot_be_sent_is_an_error_of_its_unit() -> None:
     assert isinstance(session.value(failed), TypeError)
     assert "sending the batch" in rebuild_notes(session, failed)
     assert session.value(good) == 2
-    session.close()
 
 
 def rebuild_notes(session: Session, failed: Result) -> str:
@@ -209,7 +209,6 @@ def test_an_iterable_ends_once_and_later_units_are_not_answered() -> None:
     results = session.run()
     assert [result.kind for result in results] == [Kind.BATCH, Kind.BATCH, Kind.END]
     assert [session.value(result).tolist() for result in results[:2]] == [[1, 2], [3]]
-    session.close()
 
 
 def test_an_exception_at_the_start_answers_every_unit() -> None:
@@ -224,7 +223,6 @@ def test_an_exception_at_the_start_answers_every_unit() -> None:
     errors = [session.value(result) for result in session.run()]
     assert [type(error) for error in errors] == [PermissionError, PermissionError]
     assert "was starting" in errors[0].__notes__[0]
-    session.close()
 
 
 def test_segments_that_are_forgotten_are_unmapped() -> None:
@@ -238,5 +236,3 @@ def test_segments_that_are_forgotten_are_unmapped() -> None:
     worker.run()
     assert worker._segments == {}
     assert worker._areas == {}
-    session._theirs.close()
-    session.close()

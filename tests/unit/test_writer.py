@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.transport.segments import Segment, slot_bytes_for
 from holdfast.transport.writer import SlotWriter, area_of
 
-from .one_process import memfds
+from .one_process import descriptors
 
 SLOT_BYTES = 16 * 1024
 
@@ -159,6 +159,7 @@ def test_a_tensor_that_nobody_holds_is_not_kept() -> None:
     del tensor
     assert not other.is_kept()
     other.begin(area_of(slot))
+    other.begin_collate()
     assert other.accepts_tensors
 
 
@@ -195,28 +196,42 @@ def test_the_slot_is_used_from_its_start_by_every_unit() -> None:
         assert writer.used_bytes() == [SLOT_BYTES // 2]
 
 
-def test_tensors_are_accepted_only_between_begin_and_end() -> None:
+def test_tensors_are_accepted_only_while_collate_runs() -> None:
     """Outside the loader's own call of collate_fn nothing is built in a slot."""
-    slot = new_slot()
     writer = SlotWriter()
     assert not writer.accepts_tensors
-    writer.begin(area_of(slot))
+    writer.begin(area_of(new_slot()))
+    assert not writer.accepts_tensors
+    writer.begin_collate()
     assert writer.accepts_tensors
     writer.end()
     assert not writer.accepts_tensors
+
+
+def test_starting_over_forgets_what_was_written_but_not_who_holds_it() -> None:
+    """collate_fn kept its batch and then raised: the error is written from the start, and the slot counts as kept."""
+    slot = new_slot()
+    writer = begun(slot)
+    kept = writer.tensor(torch.float32, (4,), 16)
+    writer.reserve(2 * SLOT_BYTES)
+    writer.start_over(area_of(slot))
+    assert not writer.accepts_tensors
+    assert (writer.used_bytes(), writer.spilled_fds()) == ([0], [])
+    assert writer.is_kept()
+    assert kept is not None
 
 
 @pytest.mark.parametrize("how", ["end", "begin"])
 def test_descriptors_of_what_was_spilled_are_closed(how: str) -> None:
     """Sent or dropped, once and twice: the worker keeps none of them."""
     slot = new_slot()
-    before = len(memfds())
+    before = descriptors()
     writer = begun(slot)
     writer.reserve(2 * SLOT_BYTES)
-    assert len(memfds()) > before
+    assert descriptors() > before
     if how == "begin":
         writer.begin(area_of(slot))
     else:
         writer.end()
         writer.end()
-    assert len(memfds()) == before
+    assert descriptors() == before

@@ -66,6 +66,8 @@ class _Encoding:
         kind = type(obj)
         if kind is Tensor:
             return self._reduce_tensor(obj)
+        if isinstance(obj, Tensor):
+            return _own_reduction(obj)
         if kind is np.ndarray:
             return self._reduce_array(obj)
         if kind is torch.UntypedStorage and obj.device.type == "cpu":
@@ -87,7 +89,7 @@ class _Encoding:
             _refuse_non_leaf()
         if tensor.layout is not torch.strided and not tensor.is_nested:
             return _sparse, (_sparse_parts(tensor),)
-        return NotImplemented
+        return _own_reduction(tensor)
 
     def _reduce_array(self, array: np.ndarray[Any, Any]) -> Any:
         """As numpy's own pickling leaves an array: writable, native, in C order (or Fortran's, where it has that)."""
@@ -106,6 +108,24 @@ class _Encoding:
             return True
         self.out_of_band.append(self.writer.write(raw))
         return False
+
+
+def _own_reduction(tensor: Tensor) -> Any:
+    """torch's, or the subclass's, way to take a tensor apart."""
+    if tensor.is_cuda:
+        return NotImplemented
+    reduced: Any = tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+    if len(reduced) == 2 and reduced[0] is torch._tensor._rebuild_from_type_v2:
+        func, kind, args, state = reduced[1]
+        return reduced[0], (func, kind, _typed(func, args), state)
+    return reduced[0], _typed(reduced[0], reduced[1]), *reduced[2:]
+
+
+def _typed(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """torch hands out an untyped storage for newer dtypes, and expects a typed one back: `torch.load` makes one."""
+    if func is torch._utils._rebuild_tensor_v3 and isinstance(args[0], torch.UntypedStorage):
+        return _typed_storage(args[0], torch.uint8), *args[1:]
+    return args
 
 
 def _sparse_parts(tensor: Tensor) -> tuple[Any, ...]:
@@ -209,7 +229,10 @@ def _view_of(
     tensor: Tensor, parts: list[_Part], by_identity: dict[int, _Part]
 ) -> tuple[int, int, tuple[int, ...] | None]:
     """(storage, first byte in it, stride or None), widening the part of the storage that is needed."""
-    stride = None if tensor.is_contiguous() else tensor.stride()
+    stride: tuple[int, ...] | None = None
+    if not tensor.is_contiguous() or 1 in tensor.shape:  # (the stride of a dimension of one may be anything)
+        stride = tensor.stride()
+        stride = None if stride == _contiguous(tensor.shape) else stride
     nbytes = tensor.nbytes if stride is None else _span_bytes(tensor)
     if nbytes == 0:
         return -1, 0, tensor.stride()

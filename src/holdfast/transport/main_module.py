@@ -59,23 +59,23 @@ def _names_after_import(path: str | None) -> frozenset[str]:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return frozenset()
-    return frozenset(_bound(tree.body))
+    return frozenset(_bound(tree))
 
 
-def _bound(statements: list[ast.stmt]) -> Iterator[str]:
-    """The names of classes, functions and imports that importing these statements binds."""
-    for statement in statements:
-        match statement:
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names that importing a module binds, wherever outside functions, classes and the main guard."""
+    for child in ast.iter_child_nodes(node):
+        match child:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 yield from ((alias.asname or alias.name).split(".")[0] for alias in names)
-            case ast.Assign(targets=targets):
-                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
             case ast.If(test=test) if _asks_for_main(test):
-                yield from _bound(statement.orelse)
-            case ast.If() | ast.Try() | ast.With():
-                yield from _bound([child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.stmt)])
+                yield from _bound(ast.Module(child.orelse, []))
+            case _:
+                yield from _bound(child)
 
 
 def _asks_for_main(test: ast.expr) -> bool:

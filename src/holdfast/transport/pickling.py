@@ -11,6 +11,7 @@ Runs in: main process (dumping), worker process (loading).
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 from collections import ChainMap
@@ -94,8 +95,9 @@ def _parts(obj: object, path: str) -> Iterator[tuple[str, object]]:
     elif isinstance(obj, list | tuple | set | frozenset):
         yield from ((f"{path}[{k}]", value) for k, value in enumerate(obj))
     elif isinstance(obj, FunctionType):
-        cells = zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=False)
-        yield from ((f"{path}.{name}", cell.cell_contents) for name, cell in cells)
+        for name, cell in zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=False):
+            with contextlib.suppress(ValueError):  # a variable that was never set
+                yield f"{path}.{name}", cell.cell_contents
     elif isinstance(getattr(obj, "__dict__", None), dict) and not isinstance(obj, type):
         yield from ((f"{path}.{name}", value) for name, value in vars(obj).items())
 

@@ -38,8 +38,8 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 def _map(fd: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
     """Map a file for as long as anyone holds a buffer of the result.
 
-    Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a user
-    may keep batches of any number of epochs.
+    Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a
+    user may keep batches of any number of epochs.
     """
     address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
     if address == _MAP_FAILED:

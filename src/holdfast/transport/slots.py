@@ -30,7 +30,7 @@ import numpy as np
 
 from holdfast.transport.forecast import SizeForecast
 from holdfast.transport.forks import ForkGuard, watch
-from holdfast.transport.segments import Segment, slot_bytes_for
+from holdfast.transport.segments import PAGE, Segment, slot_bytes_for
 
 _FIRST_GUESS = 1 << 20
 _FIRST_SEGMENT_SLOTS = 4
@@ -93,9 +93,14 @@ class Slot:
         at = self.offset + start
         return self.segment.view[at : at + nbytes]
 
+    @property
+    def touched_end(self) -> int:
+        """Where, in the segment, memory that belongs to this slot ends: its last touched page is its own."""
+        return self.offset + -(-self.touched // PAGE) * PAGE
+
     def give_back(self, keep_bytes: int = 0) -> None:
         if self.touched > keep_bytes:
-            self.segment.give_back(self.offset + keep_bytes, self.offset + self.touched)
+            self.segment.give_back(self.offset + keep_bytes, self.touched_end)
             self.touched = keep_bytes
 
 
@@ -197,6 +202,8 @@ class SlotPool:
                 self._recheck_lingering()
             if self._guarded:
                 self._recheck_guarded()
+            if self._closed:
+                (_closed_but_seen.add if self._lingering else _closed_but_seen.discard)(self)
         finally:
             self._collecting.release()
 
@@ -243,11 +250,20 @@ class SlotPool:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def _free(self, slot: Slot) -> None:
+        if len(self._warm) >= self._warm_slots:
+            self._cool_small_ones()
         if self._closed or slot.nbytes < self._forecast.nbytes or len(self._warm) >= self._warm_slots:
             self._cool(slot)
         else:
             slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)
             self._warm.append(slot)
+
+    def _cool_small_ones(self) -> None:
+        """Free slots from when batches were smaller must not take the place of those that will be used."""
+        small = [slot for slot in self._warm if slot.nbytes < self._forecast.nbytes]
+        self._warm = [slot for slot in self._warm if slot.nbytes >= self._forecast.nbytes]
+        for slot in small:
+            self._cool(slot)
 
     def _cool(self, slot: Slot) -> None:
         slot.give_back()
@@ -282,7 +298,7 @@ class SlotPool:
                 for start, stop in sorted((ref.start, ref.stop) for ref in slot.views):
                     slot.segment.give_back(slot.offset + at, slot.offset + start)
                     at = max(at, stop)
-                slot.segment.give_back(slot.offset + at, slot.offset + slot.touched)
+                slot.segment.give_back(slot.offset + at, slot.touched_end)
 
     def _add(self, segment: Any, slots: int) -> PooledSegment:
         segment.number, segment.slot_count, segment.slots_out = self._next_number, slots, slots
@@ -306,6 +322,12 @@ class SlotPool:
         for segment in self._segments.values():
             segment.retire(owner=self)
         self._thin_delivered()
+        for pool in list(_closed_but_seen):
+            pool.collect()
+
+
+# Pools whose memory is still seen through a storage that no longer holds its buffer: nothing else keeps them alive.
+_closed_but_seen: set[SlotPool] = set()
 
 
 def _take(slots: list[Slot], wanted: int) -> Slot | None:

@@ -50,11 +50,24 @@ class SlotWriter:
         self._someone_keeps = False
 
     def begin(self, slot: Area) -> None:
+        """Start a unit."""
+        self.start_over(slot)
+        self._built = []
+        self.begin_collate()
+
+    def begin_fetch(self) -> None:
+        """The dataset runs: what it builds may outlive the unit."""
+        self.accepts_tensors = False
+
+    def begin_collate(self) -> None:
+        """The loader's own collate function runs."""
+        self.accepts_tensors = not self._someone_keeps
+
+    def start_over(self, slot: Area) -> None:
+        """Forget what was written for this unit, though not who may hold it: something else is sent instead."""
         self.end()
         slot.used = 0
         self.areas = [slot]
-        self._built = []
-        self.accepts_tensors = not self._someone_keeps
 
     def reserve(self, nbytes: int) -> tuple[int, int]:
         """Space for `nbytes`: (area, offset in it)."""

@@ -10,13 +10,14 @@ Runs in: worker process (capture), main process (rebuild).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pickle
 import traceback
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import PurePath
-from types import TracebackType
+from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -32,7 +33,8 @@ class Failure(NamedTuple):
     qualname: str
     class_by_value: bytes | None
     args: bytes
-    state: bytes
+    state: bytes  # its __dict__, and what the built-in classes keep outside of that (errno, filename, start, name, ...)
+    members: bytes  # of an exception group: their failures
     traceback: str
     where: str
 
@@ -40,19 +42,28 @@ class Failure(NamedTuple):
 def capture(error: BaseException, where: str) -> Failure:
     """Take an exception apart in the worker. `where` becomes the first note in the main process."""
     kind = type(error)
-    whole = _round_trip(error)
     text = "".join(traceback.format_exception(kind, error, _users_part(error.__traceback__)))
-    args = _picklable_args(error.args)
-    state = {name: value if _round_trip(value) else repr(value) for name, value in vars(error).items()}
-    by_value = None if whole else _dumps_by_value(kind)
+    whole = _round_trip(error)
+    if whole is not None:
+        return Failure(whole, kind.__module__, kind.__qualname__, None, b"", b"", b"", text, where)
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    args = (error.message,) if isinstance(error, BaseExceptionGroup) else error.args
     return Failure(
-        whole, kind.__module__, kind.__qualname__, by_value, pickle.dumps(args), pickle.dumps(state), text, where
+        whole=None,
+        module=kind.__module__,
+        qualname=kind.__qualname__,
+        class_by_value=_dumps_by_value(kind),
+        args=pickle.dumps(tuple(_picklable(value) for value in args)),
+        state=pickle.dumps({name: _picklable(value) for name, value in _state_of(error).items()}),
+        members=pickle.dumps([capture(member, "a member of the group") for member in members]) if members else b"",
+        traceback=text,
+        where=where,
     )
 
 
 def rebuild(failure: Failure) -> BaseException:
     """The exception, in the main process, with notes that say where it came from."""
-    error = _load_whole(failure) or _load_parts(failure)
+    error = _restore(failure)
     error.add_note(failure.where)
     error.add_note(f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
     return error
@@ -73,8 +84,27 @@ def _round_trip(obj: object) -> bytes | None:
     return data
 
 
-def _picklable_args(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value if _round_trip(value) else repr(value) for value in args)
+def _picklable(value: object) -> object:
+    """The value, or what can be said of it."""
+    if _round_trip(value):
+        return value
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__module__}.{type(value).__qualname__} object>"
+
+
+def _state_of(error: BaseException) -> dict[str, Any]:
+    """Its attributes, and the fields that built-in exceptions keep in C."""
+    fields = {
+        name
+        for base in type(error).__mro__
+        if base.__module__ == "builtins" and base not in (BaseException, object)
+        for name, member in vars(base).items()
+        if isinstance(member, MemberDescriptorType | GetSetDescriptorType) and not name.startswith("__")
+    }
+    found = {name: getattr(error, name, None) for name in fields}
+    return {name: value for name, value in found.items() if value is not None} | vars(error)
 
 
 def _dumps_by_value(kind: type) -> bytes | None:
@@ -95,6 +125,10 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
 # -- in the main process -----------------------------------------------------------------------------------------------
 
 
+def _restore(failure: Failure) -> BaseException:
+    return _load_whole(failure) or _load_parts(failure)
+
+
 def _load_whole(failure: Failure) -> BaseException | None:
     if failure.whole is None:
         return None
@@ -106,12 +140,20 @@ def _load_whole(failure: Failure) -> BaseException | None:
 
 
 def _load_parts(failure: Failure) -> BaseException:
+    """Make the exception without calling its constructor, which may want anything."""
     kind = _find_class(failure)
-    args, state = pickle.loads(failure.args), pickle.loads(failure.state)
+    args = pickle.loads(failure.args) if failure.args else ()
     if kind is None:
         return RuntimeError(f"{failure.module}.{failure.qualname}: {', '.join(map(str, args))}")
-    error = BaseException.__new__(kind, *args)
-    error.__dict__.update(state)
+    if failure.members:
+        args = (*args, [_restore(member) for member in pickle.loads(failure.members)])
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    error: BaseException = builtin.__new__(kind, *args)
+    if not failure.members:
+        error.args = args
+    for name, value in pickle.loads(failure.state).items():
+        with contextlib.suppress(AttributeError, TypeError):  # read-only
+            setattr(error, name, value)
     return error
 
 

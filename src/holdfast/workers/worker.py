@@ -145,6 +145,8 @@ class Worker:
         self._row[UNIT] = unit.unit
         if self._ended:
             return  # the main process knows by now, or will with the message under way
+        self._writer.begin(self._area(unit.slot))
+        self._writer.begin_fetch()
         outcome = self._fetch(unit)
         self._row[PHASE] = Phase.SEND
         try:
@@ -154,7 +156,7 @@ class Worker:
         except Exception as error:
             # what the user's code made cannot be pickled, or does not fit into memory
             outcome = Outcome(Kind.FAILURE, tuple(capture(error, self._where(unit, "sending the batch"))))
-            self._writer.begin(self._area(unit.slot))
+            self._writer.start_over(self._area(unit.slot))
             self._send(unit, outcome)
         finally:
             self._writer.end()
@@ -163,7 +165,7 @@ class Worker:
         """A batch, a failure, or the end of the stream."""
         outcome = self._try_to_fetch(unit)
         if outcome.kind is not Kind.BATCH:
-            self._writer.begin(self._area(unit.slot))  # forget what an unfinished collate left there
+            self._writer.start_over(self._area(unit.slot))
         return outcome
 
     def _try_to_fetch(self, unit: Unit) -> Outcome:
@@ -181,7 +183,7 @@ class Worker:
                 raise
             doing = "collate_fn"
             self._row[PHASE] = Phase.COLLATE
-            self._writer.begin(self._area(unit.slot))
+            self._writer.begin_collate()
             return Outcome(Kind.BATCH, self._job.collate_fn(samples))
         except StreamEnded:
             self._ended = True

@@ -112,6 +112,7 @@ LAYOUTS: dict[str, Maker] = {
     "overlapping windows": lambda k: ramp(k, 8).unfold(0, 3, 1),
     "strided by hand": lambda k: ramp(k, 20).as_strided((3, 2), (5, 3), 2),
     "channels_last": lambda k: ramp(k, 2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "channels_last, one channel": lambda k: ramp(k, 2, 1, 4, 5).as_strided((2, 1, 4, 5), (20, 1, 5, 1)),
     "channels_last_3d": lambda k: ramp(k, 1, 2, 3, 2, 2).to(memory_format=torch.channels_last_3d),
     "view of another dtype": lambda k: ramp(k, 4).view(torch.int32),
     "real part": lambda k: torch.complex(ramp(k, 3), ramp(k + 1, 3)).real,
