@@ -91,6 +91,7 @@ def test_nothing_is_built_in_the_slot_while_samples_are_fetched() -> None:
     """A dataset that collates for itself may keep the result: it gets memory of its own."""
     writer = installed()
     writer.begin(writer.areas[0])
+    writer.begin_fetch()
     batch = default_collate([torch.ones(4), torch.ones(4)])
     assert torch.equal(batch, torch.ones(2, 4))
     assert writer.used_bytes() == [0]

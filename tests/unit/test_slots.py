@@ -293,6 +293,23 @@ def test_a_numpy_view_outlives_share_memory_and_the_pool() -> None:
     assert done.returncode == 0
 
 
+def test_what_was_seen_through_a_swapped_storage_goes_with_it() -> None:
+    """share_memory_() under a numpy view, then close, then the view goes: and with it, at once, the memory."""
+    pool = SlotPool(warm_slots=2)
+    tensor = deliver(pool, pool.acquire())
+    array = tensor.numpy()
+    tensor.share_memory_()
+    pool.close()
+    watched = weakref.ref(pool)
+    del pool
+    gc.collect()
+    assert bytes(array) == b"x" * PAGE
+    del tensor, array
+    gc.collect()
+    assert watched() is None
+    assert segments() == {}
+
+
 def test_views_may_be_dropped_in_any_thread() -> None:
     """The finalizer runs where the last reference goes; only the thread that collects frees the slot."""
     pool = SlotPool(warm_slots=8)

@@ -201,6 +201,7 @@ def test_tensors_are_accepted_only_while_collate_runs() -> None:
     writer = SlotWriter()
     assert not writer.accepts_tensors
     writer.begin(area_of(new_slot()))
+    writer.begin_fetch()
     assert not writer.accepts_tensors
     writer.begin_collate()
     assert writer.accepts_tensors

@@ -11,7 +11,6 @@ Runs in: main process.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import functools
 import os
@@ -28,7 +27,7 @@ from torch.utils.data._utils import pin_memory as torch_pin
 from holdfast.errors import WorkerError
 from holdfast.loader import losses
 from holdfast.loader.schedule import Schedule, Step
-from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
+from holdfast.loader.units import DescriptorsRanOut, Units, UnitState, dump_indices
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
@@ -62,7 +61,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._broken: BaseException | None = None
         self._sampler_ended = False
         self._finished = False  # the epoch was delivered to its end
+        self._due: UnitState | None = None  # taken from the books, not yet given out
         self._is_waiting = False
+        self._first_unit = 0  # of this epoch
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
@@ -103,7 +104,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     @property
     def _workers(self) -> list[WorkerHandle]:  # type: ignore[override]  # torch's are processes it started itself
-        return list(self._backend.workers)
+        try:
+            return list(self._backend.workers)
+        except WorkerError as error:
+            self._break(error)
+            raise
 
     # -- epochs ----------------------------------------------------------------------------------------------------
 
@@ -113,10 +118,12 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._broken is not None:
             raise self._broken
         self._units.give_up_finished()
+        self._due = None
         self._lost_streams.clear()
         self._sampler_ended = False
         self._finished = False
-        self._schedule = self._new_schedule(first_unit=self._schedule.next_unit)
+        self._first_unit = self._schedule.next_unit
+        self._schedule = self._new_schedule(first_unit=self._first_unit)
         self._backend.resume(self._shared_seed)
         self._prefetch()
 
@@ -131,9 +138,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._sampler_ended:
             return
         error: BaseException | None = None
-        indices: Any = None
+        payload = b""
         try:
-            indices = next(self._sampler_iter)
+            payload = dump_indices(next(self._sampler_iter))
         except StopIteration:
             self._sampler_ended = True
             return
@@ -146,7 +153,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if assigned is None:
             return
         unit, worker_id = assigned
-        self._units.add(unit, worker_id, indices)
+        self._units.add(unit, worker_id, payload)
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._issue(unit)
@@ -184,10 +191,13 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
+        if self._due is not None:
+            return self._hand_over()  # an interrupt came between taking it from the books and giving it out
         while True:
             self._check_usable()
             step = self._schedule.next_step()
             if step is Step.WAIT:
+                self._send_what_was_not()
                 self._wait()
             elif step is Step.END:
                 self._finished = True
@@ -198,27 +208,40 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 assert isinstance(step, int)
                 return self._deliver(step)
 
+    def _send_what_was_not(self) -> None:
+        """An interrupt, raised by a signal handler of the user's, may have come between assigning and sending."""
+        unit = self._schedule.due_unit
+        if unit in self._units and self._units[unit].is_unsent:
+            self._issue(unit)
+
     def _check_usable(self) -> None:
         if self._broken is not None:
-            raise self._broken
+            raise _unchained(self._broken)
         if self._finished:
             raise StopIteration
         if self._shutdown:
             raise RuntimeError("this iterator was closed before its end; call iter() on the loader for a new one")
 
     def _deliver(self, unit: int) -> Any:
+        self._due = self._units[unit]
+        self._units.deliver(unit)
         self._schedule.delivered(unit)
-        state = self._units.deliver(unit)
         self._assign_next()
-        if state.error is not None:
-            raise state.error
-        assert state.result is not None
+        return self._hand_over()
+
+    def _hand_over(self) -> Any:
+        """Give the unit that is due to the user: a batch, or the exception it became."""
+        state, self._due = self._due, None
+        assert state is not None
+        if state.result is None:
+            assert state.error is not None
+            raise _unchained(state.error)
         try:
             value = layout.decode(state.result.layout, state.areas, self._pool)
         finally:
             self._let_go(state)
         if state.result.kind == Kind.FAILURE:
-            raise rebuild(Failure(*value))
+            raise _no_stop_iteration(rebuild(Failure(*value)))
         return self._pinned(value) if self._pin_memory else value
 
     def _pinned(self, value: Any) -> Any:
@@ -244,8 +267,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         finally:
             self._is_waiting = False
-        for event in events:
-            self._take_in(event)
+        while events:
+            self._take_in(events[0])
+            events.popleft()  # not before it is booked: an interrupt must not lose it
 
     def _take_in(self, event: UnitDone | WorkerLost | SupervisorLost) -> None:
         if isinstance(event, UnitDone):
@@ -298,17 +322,21 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """Re-issue what the worker had not finished. Only the unit in hand is suspect."""
         worker_id = lost.worker_id
         units = self._units.sent_to(worker_id)
-        if not self._schedule.is_active(worker_id):
+        if not lost.replaced and (self._persistent_workers or self._schedule.is_active(worker_id)):
+            self._break(losses.died_starting(lost))
+        elif not self._schedule.is_active(worker_id):
             for unit in units:
                 self._units.give_up(unit)
-        elif not lost.replaced:
-            self._break(losses.died_starting(lost))
-        elif lost.doing.phase is Phase.STARTING:
+        elif lost.doing.phase is Phase.STARTING or self._is_untouched(lost):
             self._issue_again(units)
         elif self._is_iterable:
             self._lose_stream(worker_id, losses.how(lost))
         else:
             self._reissue(lost, units)
+
+    def _is_untouched(self, lost: WorkerLost) -> bool:
+        """Whether a worker was lost before it began with this epoch: an iterable starts anew, and nothing is lost."""
+        return self._is_iterable and lost.doing.unit < self._first_unit
 
     def _reissue(self, lost: WorkerLost, units: list[int]) -> None:
         suspect = losses.unit_in_hand(lost)
@@ -371,8 +399,24 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             drop_passed_guards()
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # of an iterator that was never finished
+        if not sys.is_finalizing() and not getattr(self, "_shutdown", True):
             self._shutdown_workers()
+
+
+def _unchained(error: BaseException) -> BaseException:
+    """An error that is kept and raised again must not keep the frames of the last time, which hold the iterator."""
+    return error.with_traceback(None)
+
+
+def _no_stop_iteration(error: BaseException) -> BaseException:
+    """Raised from `next()` it would end the epoch without a word."""
+    if not isinstance(error, StopIteration):
+        return error
+    replacement = RuntimeError(f"{type(error).__name__} was raised in a DataLoader worker: {error}")
+    replacement.__cause__ = error
+    for note in getattr(error, "__notes__", ()):
+        replacement.add_note(note)
+    return replacement
 
 
 _alive: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()

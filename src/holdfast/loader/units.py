@@ -25,7 +25,7 @@ _INLINE_INDICES = 32 * 1024  # larger lists of indices travel in a slot
 class UnitState:
     """A unit on its way: what it asks for, where it will be, and what came of it."""
 
-    indices: Any
+    payload: bytes  # its indices, pickled once: the sampler may use its list again
     worker_id: int
     attempt: int = 1
     slot: Slot | None = None  # while a worker may write to it
@@ -33,6 +33,14 @@ class UnitState:
     areas: list[Slot] = field(default_factory=list)  # once it is finished: where the batch lies
     result: Result | None = None
     error: BaseException | None = None
+
+    @property
+    def is_unsent(self) -> bool:
+        return self.slot is None and self.result is None and self.error is None
+
+    @property
+    def indices(self) -> Any:
+        return pickle.loads(self.payload)
 
 
 class DescriptorsRanOut(Exception):
@@ -50,11 +58,14 @@ class Units:
     def __getitem__(self, unit: int) -> UnitState:
         return self._states[unit]
 
+    def __contains__(self, unit: int) -> bool:
+        return unit in self._states
+
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._states))
 
-    def add(self, unit: int, worker_id: int, indices: Any) -> None:
-        self._states[unit] = UnitState(indices, worker_id)
+    def add(self, unit: int, worker_id: int, payload: bytes) -> None:
+        self._states[unit] = UnitState(payload, worker_id)
 
     def sent_to(self, worker_id: int) -> list[int]:
         """What a worker has been sent and has not finished, in the order of sending."""
@@ -64,10 +75,9 @@ class Units:
         """Send a unit to its worker, with a fresh slot."""
         state = self._states[unit]
         self._release(state)
-        payload = _dump(state.indices)
-        indices: bytes | Slot = payload
-        if len(payload) > _INLINE_INDICES:
-            indices = state.indices_slot = self._store(payload)
+        indices: bytes | Slot = state.payload
+        if len(state.payload) > _INLINE_INDICES:
+            indices = state.indices_slot = self._store(state.payload)
         state.slot = self._pool.acquire()
         self._backend.submit(state.worker_id, unit, state.attempt, state.slot, indices)
 
@@ -78,7 +88,10 @@ class Units:
             for fd in done.fds:
                 os.close(fd)
             raise DescriptorsRanOut
-        adopted = [self._pool.adopt(fd, nbytes) for fd, nbytes in zip(done.fds, result.spilled, strict=True)]
+        try:
+            adopted = [self._pool.adopt(fd, nbytes) for fd, nbytes in zip(done.fds, result.spilled, strict=True)]
+        except OSError as error:
+            raise DescriptorsRanOut from error
         state = self._states.get(result.unit)
         if state is None or state.slot is None or state.attempt != result.attempt:
             for slot in adopted:
@@ -132,7 +145,8 @@ class Units:
             state.indices_slot = None
 
 
-def _dump(indices: Any) -> bytes:
+def dump_indices(indices: Any) -> bytes:
+    """Pickle what the sampler gave."""
     try:
         return pickle.dumps(indices, protocol=5)
     except Exception:

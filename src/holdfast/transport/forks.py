@@ -27,6 +27,7 @@ class ForkGuard:
 
     def __init__(self) -> None:
         self._passed = False
+        self._closing = threading.Lock()
         self._ends: tuple[int, int] | None = None
         with contextlib.suppress(OSError):  # out of descriptors: then this fork is taken to live for ever
             self._ends = os.pipe()  # both close on exec
@@ -41,15 +42,17 @@ class ForkGuard:
             self._ends = None  # the writing end stays open until this process ends or execs
 
     def passed(self) -> bool:
-        if self._ends and _hung_up(self._ends[0]):
+        ends = self._ends
+        if ends and _hung_up(ends[0]):
             self._passed = True
             self._close_reader()
         return self._passed
 
     def _close_reader(self) -> None:
-        if self._ends:
-            os.close(self._ends[0])
-            self._ends = None
+        with self._closing:  # two pools, in two threads, may share a guard
+            ends, self._ends = self._ends, None
+        if ends:
+            os.close(ends[0])
 
     def __del__(self) -> None:
         self._close_reader()
@@ -71,7 +74,7 @@ class Guarded(Protocol):
     def drop_passed_guards(self) -> None: ...
 
 
-_pools: weakref.WeakSet[Guarded] = weakref.WeakSet()
+_pools: list[weakref.ref[Guarded]] = []
 _forking = threading.local()
 _hooked: list[bool] = []
 
@@ -81,18 +84,28 @@ def watch(pool: Guarded) -> None:
     if not _hooked:
         _hooked.append(True)
         os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
-    _pools.add(pool)
+    _pools.append(weakref.ref(pool, _forget))
+
+
+def _forget(ref: weakref.ref[Guarded]) -> None:
+    with contextlib.suppress(ValueError):  # a forked child has forgotten all
+        _pools.remove(ref)
+
+
+def _all_pools() -> list[Guarded]:
+    """Those alive. (A WeakSet cannot be copied while another thread adds to it; a list can.)"""
+    return [pool for ref in list(_pools) if (pool := ref()) is not None]
 
 
 def drop_passed_guards() -> None:
     """Close what watched forks that are over. Worth calling when processes of ours have ended."""
-    for pool in list(_pools):
+    for pool in _all_pools():
         pool.drop_passed_guards()
 
 
 def _before() -> None:
     _forking.guard = None
-    busy = [pool for pool in list(_pools) if pool.in_use()]
+    busy = [pool for pool in _all_pools() if pool.in_use()]
     if busy:
         _forking.guard = guard = ForkGuard()
         _mark(busy, guard)

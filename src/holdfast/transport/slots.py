@@ -20,6 +20,7 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -84,8 +85,10 @@ class Slot:
 
     def may_be_read_elsewhere(self) -> bool:
         """Whether a forked process may still hold what this slot contained."""
-        if self.guards:
-            self.guards = [guard for guard in self.guards if not guard.passed()]
+        for guard in list(self.guards):
+            if guard.passed():
+                with contextlib.suppress(ValueError):  # another thread, closing its loader, was faster
+                    self.guards.remove(guard)
         return bool(self.guards)
 
     def peek(self, start: int, nbytes: int) -> memoryview:
@@ -194,9 +197,11 @@ class SlotPool:
             returned = self._returned
             while returned:
                 ref = returned.popleft()
-                if ref.storage is None or ref.storage() is None:
+                storage = ref.storage and ref.storage()
+                if storage is None:
                     self._forget_view(ref)
                 else:
+                    ref.storage = weakref.ref(storage, self._on_storage_gone)
                     self._lingering.append(ref)
             if self._lingering:
                 self._recheck_lingering()
@@ -211,6 +216,10 @@ class SlotPool:
         # Runs anywhere, any time, also in the middle of the methods above: only appends. After close() nobody
         # collects any more, so the memory is given back here, with one system call.
         self._returned.append(ref)
+        if self._closed and os.getpid() == self._owner_pid:
+            self.collect()
+
+    def _on_storage_gone(self, _: object) -> None:
         if self._closed and os.getpid() == self._owner_pid:
             self.collect()
 
@@ -239,12 +248,12 @@ class SlotPool:
 
     def guard_with(self, guard: ForkGuard) -> None:
         self.drop_passed_guards()
-        for slot in (*self._delivered, *self._guarded):
+        for slot in (*list(self._delivered), *self._guarded):
             slot.guards.append(guard)
 
     def drop_passed_guards(self) -> None:
         """Let go of the descriptors of forks that are over, also for slots that stay in use."""
-        for slot in (*self._delivered, *self._guarded):
+        for slot in (*list(self._delivered), *self._guarded):
             slot.may_be_read_elsewhere()
 
     # -- memory ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Runs in: main process.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -77,8 +78,11 @@ class WorkerBackend(Protocol):
     def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
         """Send a unit to a worker. Never blocks; a unit sent to a worker that is gone is reported lost with it."""
 
-    def wait(self, timeout_s: float) -> list[Event]:
-        """What happened, as soon as something has; nothing after the timeout."""
+    def wait(self, timeout_s: float) -> deque[Event]:
+        """What happened, as soon as something has; nothing after the timeout.
+
+        The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
+        """
 
     def resume(self, shared_seed: int | None) -> None:
         """Tell all workers that a new epoch begins."""

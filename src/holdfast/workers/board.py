@@ -1,6 +1,6 @@
 """The status board: shared memory in which every process says what it is doing, at the price of one store.
 
-    row 0       the supervisor: a tick that goes up while it is well
+    row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long
     row k + 1   worker k: phase, unit, position in the unit, life
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from holdfast.workers.passing import PassedFd
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
-_TICK = 0
+_TICK, _BUSY = 0, 1
 PHASE, UNIT, POSITION, LIFE = 0, 1, 2, 3
 
 
@@ -78,6 +78,13 @@ class Board:
 
     def ticks(self) -> int:
         return int(self._cells[_TICK])
+
+    def set_busy(self, busy: bool) -> None:
+        """Said by, or for, a supervisor that will not tick for a while."""
+        self._cells[_BUSY] = int(busy)
+
+    def is_busy(self) -> bool:
+        return bool(self._cells[_BUSY])
 
     def close(self) -> None:
         os.close(self.fd)

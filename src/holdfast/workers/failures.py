@@ -77,11 +77,10 @@ def _round_trip(obj: object) -> bytes | None:
     try:
         data = pickle.dumps(obj)
         again = pickle.loads(data)
+        same = not isinstance(obj, BaseException) or (type(again) is type(obj) and repr(again.args) == repr(obj.args))
     except Exception:
         return None
-    if isinstance(obj, BaseException) and not (type(again) is type(obj) and repr(again.args) == repr(obj.args)):
-        return None
-    return data
+    return data if same else None
 
 
 def _picklable(value: object) -> object:
@@ -149,6 +148,8 @@ def _load_parts(failure: Failure) -> BaseException:
         args = (*args, [_restore(member) for member in pickle.loads(failure.members)])
     builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     error: BaseException = builtin.__new__(kind, *args)
+    if issubclass(kind, OSError):
+        OSError.__init__(error, *args)  # does nothing where the class has left __init__ alone
     if not failure.members:
         error.args = args
     for name, value in pickle.loads(failure.state).items():

@@ -23,7 +23,8 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch.multiprocessing
@@ -42,6 +43,7 @@ from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
 _SILENT_AFTER_S = 5.0  # a supervisor that does not tick for so long, while we do wait, has stopped
+_SILENT_WHEN_BUSY_S = 300.0
 _MAX_SUPERVISOR_RESTARTS = 3  # without a single finished unit in between
 _STOP_MARGIN_S = 1.0
 
@@ -81,7 +83,7 @@ class Crew:
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
-        self._backlog: list[Event] = []
+        self._backlog: deque[Event] = deque()  # happened, not yet dealt with
         self._poll = select.poll()
         self._ticks_seen = -1
         self._silent_s = 0.0
@@ -91,13 +93,13 @@ class Crew:
     def workers(self) -> Sequence[WorkerHandle]:
         """The handles, once every worker has been started: their pids are known then, as they are with torch."""
         while self._process is not None and any(worker.pid is None for worker in self._workers):
-            self._backlog.extend(self._wait(_POLL_S))
+            self._wait(_POLL_S)
         return self._workers
 
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        start_methods.prepare(self._context)
+        self._board.set_busy(start_methods.prepare(self._context) != "fork")
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
         main_pidfd = os.pidfd_open(os.getpid())
@@ -152,7 +154,7 @@ class Crew:
                     link.knows.add(segment.number)
                     link.channel.send(messages.pack_segment(segment.number, segment.nbytes), [segment.fd])
             link.channel.send(order.packed)
-        except OSError:
+        except ConnectionError:
             return  # it died; the supervisor will say so, and the unit is lost with it
         if link.channel.has_unsent:
             self._watch(link)
@@ -169,10 +171,13 @@ class Crew:
                     link.channel.send(messages.pack_forget(sorted(known)))
 
     def resume(self, shared_seed: int | None) -> None:
-        for link in self._links.values():
-            with contextlib.suppress(OSError):
-                link.channel.send(messages.pack_resume(shared_seed))
-            self._watch(link)
+        order = _Order(messages.pack_resume(shared_seed), ())
+        for worker_id in range(len(self._workers)):
+            link = self._links.get(worker_id)
+            if link is None:
+                self._waiting.setdefault(worker_id, []).append(order)  # after the units of the old epoch
+            else:
+                self._send(link, order)
 
     def retire(self, worker_id: int) -> None:
         self._tell(Retire(worker_id))
@@ -193,61 +198,52 @@ class Crew:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout_s: float) -> list[Event]:
-        if self._backlog:
-            events, self._backlog = self._backlog, []
-            return events
-        return self._wait(timeout_s)
+    def wait(self, timeout_s: float) -> deque[Event]:
+        if not self._backlog:
+            self._wait(timeout_s)
+        return self._backlog
 
-    def _wait(self, timeout_s: float) -> list[Event]:
+    def _wait(self, timeout_s: float) -> None:
+        """Put what happens into the backlog, each event as soon as it is known: an interrupt must not lose it."""
+        if self._process is None:
+            raise WorkerInitError("the workers are gone and could not be started again")
         ready = self._poll.poll(min(timeout_s, _POLL_S) * 1000)
         if not ready:
-            return self._check_pulse(min(timeout_s, _POLL_S))
-        events: list[Event] = []
-        lost = False
+            self._check_pulse(min(timeout_s, _POLL_S))
+            return
         known = dict(self._by_fd)
         for fd, what in ready:
             link = known.get(fd)
             if link is not None and self._by_fd.get(fd) is not link:
                 continue  # news of a socket that was closed in this very loop; its number may be another's by now
-            if link is not None and what == select.POLLIN:
-                done = self._receive(link)  # nearly always: one header
-                if done is not None:
-                    events.append(done)
-            elif link is not None:
-                events.extend(self._hear(link, what))
-            elif fd == self._pidfd:
-                lost = True
-            else:
-                events.extend(self._listen())
-        if lost:
-            events.extend(self._replace_supervisor("died"))
-        return events
+            if link is not None:
+                self._hear(link, what)
+            elif fd != self._pidfd:
+                self._listen()
+        if any(fd == self._pidfd for fd, _ in ready):
+            self._replace_supervisor("died")
 
-    def _hear(self, link: _Link, what: int) -> Iterator[Event]:
+    def _hear(self, link: _Link, what: int) -> None:
         if what & select.POLLOUT:
             with contextlib.suppress(OSError):
                 link.channel.flush()
             self._watch(link)
-        if what & ~select.POLLOUT:
-            done = self._receive(link)
-            if done is not None:
-                yield done
-            elif what & (select.POLLHUP | select.POLLERR):
-                self._stop_watching(link)  # its end is closed and empty; how it died comes by the control socket
+        if what & ~select.POLLOUT and not self._receive(link) and what & (select.POLLHUP | select.POLLERR):
+            self._stop_watching(link)  # its end is closed and empty; how it died comes by the control socket
 
-    def _receive(self, link: _Link) -> UnitDone | None:
+    def _receive(self, link: _Link) -> bool:
+        """Take in one header, if there is one."""
         try:
             received = link.channel.receive()
         except BlockingIOError:
-            return None
+            return False
         if received is None:
-            return None
-        data, fds = received
+            return False
+        self._backlog.append(UnitDone(link.worker_id, messages.unpack_result(received[0]), received[1]))
         self._restarts_in_a_row = 0
-        return UnitDone(link.worker_id, messages.unpack_result(data), fds)
+        return True
 
-    def _listen(self) -> Iterator[Event]:
+    def _listen(self) -> None:
         """What the supervisor says. Its death is not noticed here but by its pidfd."""
         assert self._control is not None
         while True:
@@ -263,7 +259,7 @@ class Crew:
             if isinstance(message, Started):
                 self._welcome(message, *received[1])
             elif isinstance(message, Exited):
-                yield from self._bury(message)
+                self._bury(message)
 
     def _welcome(self, started: Started, sock_fd: int, pidfd: int) -> None:
         link = _Link(started.worker_id, started.life, socket.socket(fileno=sock_fd))
@@ -274,17 +270,18 @@ class Crew:
         for order in self._waiting.pop(started.worker_id, ()):
             self._send(link, order)
 
-    def _bury(self, exited: Exited) -> Iterator[Event]:
+    def _bury(self, exited: Exited) -> None:
         link = self._links.pop(exited.worker_id, None)
         if link is not None:
-            yield from self._drain(link)
+            self._drain(link)
         self._workers[exited.worker_id].end_life(exited.exitcode)
-        yield WorkerLost(exited.worker_id, exited.pid, exited.exitcode, exited.doing, exited.replaced)
+        lost = WorkerLost(exited.worker_id, exited.pid, exited.exitcode, exited.doing, exited.replaced)
+        self._backlog.append(lost)
 
-    def _drain(self, link: _Link) -> Iterator[Event]:
+    def _drain(self, link: _Link) -> None:
         """What a worker finished before it ended, then nothing more from it."""
-        while (done := self._receive(link)) is not None:
-            yield done
+        while self._receive(link):
+            pass
         self._stop_watching(link)
         link.channel.close()
 
@@ -299,31 +296,33 @@ class Crew:
 
     # -- the supervisor's health -----------------------------------------------------------------------------------
 
-    def _check_pulse(self, waited_s: float) -> list[Event]:
+    def _check_pulse(self, waited_s: float) -> None:
         ticks = self._board.ticks()
-        if ticks != self._ticks_seen or not self._links:
-            # (before its first worker it imports the user's modules, for as long as that takes)
+        if ticks != self._ticks_seen:
             self._ticks_seen, self._silent_s = ticks, 0.0
-            return []
+            return
         self._silent_s += waited_s
-        return self._replace_supervisor("stopped") if self._silent_s >= _SILENT_AFTER_S else []
+        # While it imports the user's modules or starts a new interpreter it cannot tick, for as long as that takes.
+        if self._silent_s >= (_SILENT_WHEN_BUSY_S if self._board.is_busy() else _SILENT_AFTER_S):
+            self._replace_supervisor("stopped")
 
-    def _replace_supervisor(self, how: str) -> list[Event]:
+    def _replace_supervisor(self, how: str) -> None:
         """Kill what is left, keep what was finished, start anew."""
         pid, had_workers = self._process.pid, bool(self._links)
         self._kill_everything()
-        events: list[Event] = [event for link in list(self._links.values()) for event in self._drain(link)]
+        for link in list(self._links.values()):
+            self._drain(link)
         self._forget_supervisor()
-        if not had_workers:
-            raise WorkerInitError(_NO_START.format(pid=pid, how=how))
         self._restarts_in_a_row += 1
-        if self._restarts_in_a_row > _MAX_SUPERVISOR_RESTARTS:
-            raise TooManyRestarts(_NO_PROGRESS.format(pid=pid, how=how, count=self._restarts_in_a_row))
+        if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers else 1):
+            text = _NO_PROGRESS if had_workers else _NO_START
+            error = TooManyRestarts if had_workers else WorkerInitError
+            raise error(text.format(pid=pid, how=how, count=self._restarts_in_a_row))
         try:
             self.start()
         except OSError as error:
             raise WorkerInitError(f"the supervisor process (pid {pid}) {how}; another could not be started") from error
-        return [*events, SupervisorLost(pid, f"supervisor (pid {pid}) {how}")]
+        self._backlog.append(SupervisorLost(pid, f"supervisor (pid {pid}) {how}"))
 
     def _kill_everything(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -395,7 +394,9 @@ class Crew:
 
     def _hear_the_rest(self) -> bool:
         """Take in exit codes; results come too late. False when the supervisor has nothing more to say."""
-        for event in self._listen():
+        self._listen()
+        while self._backlog:
+            event = self._backlog.popleft()
             if isinstance(event, UnitDone):
                 for fd in event.fds:
                     os.close(fd)

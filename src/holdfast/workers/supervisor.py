@@ -82,9 +82,13 @@ def main(spec: SupervisorSpec) -> None:
         os._exit(status)
 
 
+_users_handlers: list[Any] = []
+
+
 def _become_independent() -> None:
     """Shed what a fork of the training process brings along."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the main process; the terminal sends it to all
+    # SIGINT is meant for the main process; the terminal sends it to all. Workers get the user's handler back.
+    _users_handlers.append(signal.signal(signal.SIGINT, signal.SIG_IGN))
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -125,7 +129,7 @@ def _run_worker(silence: warnings.catch_warnings[Any], others: list[int], *args:
     for fd in others:
         os.close(fd)
     gc.enable()
-    worker.main(*args)
+    worker.main(*args, on_interrupt=_users_handlers[-1])
 
 
 class Supervisor:
@@ -147,6 +151,7 @@ class Supervisor:
     def run(self) -> None:
         for worker_id in range(len(self._spec.names)):
             self._start(worker_id, life=self._board.doing(worker_id).life + 1)
+        self._board.set_busy(False)
         while self._stopping is None:
             self._board.tick()
             for fd, _ in self._poll.poll(TICK_S * 1000):
@@ -187,7 +192,9 @@ class Supervisor:
         spec = self._spec
         args = (worker_id, spec.job, self._board, PassedFd(theirs.fileno()), os.getpid())
         process = _SpawnedWorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
-        process.start()
+        self._board.set_busy(True)
+        process.start()  # writes the job to a pipe that the new interpreter reads when it has imported the main script
+        self._board.set_busy(False)
         return process
 
     def _bury(self, life: _Life) -> None:

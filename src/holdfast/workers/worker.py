@@ -43,19 +43,27 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(1)  # it died before the call
 
 
-def main(worker_id: int, job: CarriedJob, board: Board, sock: socket.socket, supervisor_pid: int) -> None:
-    """The target of a worker process."""
+def main(
+    worker_id: int,
+    job: CarriedJob,
+    board: Board,
+    sock: socket.socket,
+    supervisor_pid: int,
+    *,
+    on_interrupt: Any = signal.default_int_handler,
+) -> None:
+    """The target of a worker process. SIGINT finds what a worker forked by torch would have."""
     die_with_parent(supervisor_pid)
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
         worker = Worker(worker_id, board, Channel(sock, blocking=True))
         worker.start(job)
         worker.run()
+        board.row(worker_id)[PHASE] = Phase.ENDING
     except KeyboardInterrupt:
         pass  # the main process raises its own
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        board.row(worker_id)[PHASE] = Phase.ENDING
 
 
 @dataclasses.dataclass(slots=True)
