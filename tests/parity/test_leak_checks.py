@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import holdfast.testing
-from holdfast.testing import Leaks, assert_no_leaks, leaks_since, snapshot
+from holdfast.testing import Leaks, Snapshot, assert_no_leaks, leaks_since, snapshot
 
 PATIENCE_S = 30
 SHORT_S = 0.2
@@ -193,16 +193,20 @@ def test_a_name_that_another_process_holds_is_not_ours() -> None:
         os._exit(0)
     os.waitpid(middle, 0)
     os.close(out_writing)
-    assert _wait_readable(out_reading)
-    assert os.read(out_reading, 2) == b"1\n"
+    with os.fdopen(out_reading, "rb") as output:
+        assert output.readline() == b"1\n"
+        _check_name_is_not_ours(path, before)
+        os.write(writing, b"\n")
+        assert output.read() == b""  # it has ended
+    os.close(reading)
+    os.close(writing)
+    assert not path.exists()
+
+
+def _check_name_is_not_ours(path: Path, before: Snapshot) -> None:
     assert path.exists()
     found = leaks_since(before, SHORT_S)
     assert (found.shm_names, found.processes) == ((), ())
-    os.write(writing, b"\n")
-    assert _wait_readable(out_reading)  # the end of its output
-    for descriptor in (reading, writing, out_reading):
-        os.close(descriptor)
-    assert not path.exists()
 
 
 def test_what_multiprocessing_keeps_is_no_leak() -> None:

@@ -140,6 +140,20 @@ def test_a_small_message_does_not_overtake_a_waiting_one() -> None:
         assert got == [b"x" * MAX_MESSAGE] * sent + [b"small"]
 
 
+def test_a_message_does_not_overtake_one_that_waits_though_there_is_room_again() -> None:
+    """The other end has read, nobody has flushed yet: what is sent now goes to the end of the outbox."""
+    with connected() as (ours, theirs):
+        fill(ours)
+        ours.send(b"first")
+        received(theirs)
+        ours.send(b"second")
+        got: list[bytes] = []
+        while ours.has_unsent:
+            ours.flush()
+            got += received(theirs)
+        assert got[-2:] == [b"first", b"second"]
+
+
 def test_a_flush_sends_as_much_as_there_is_room_for() -> None:
     """And leaves the rest for the next time the poller says so."""
     with connected() as (ours, theirs):

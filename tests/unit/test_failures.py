@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from helpers import PATIENCE_S
@@ -255,7 +256,7 @@ def test_an_exception_that_cannot_be_shown_arrives() -> None:
 
 class LoadsAsAnother(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
-        return ValueError, ("somebody else",)
+        return ValueError, self.args
 
 
 def test_an_exception_that_pickles_into_another_arrives_as_itself() -> None:
@@ -268,7 +269,7 @@ def test_an_exception_that_pickles_into_another_arrives_as_itself() -> None:
 # --- classes ------------------------------------------------------------------------------------------------------
 
 
-def test_a_local_class_is_the_very_class_in_a_forked_main_process() -> None:
+def test_a_local_class_is_the_very_class_in_a_forked_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot be imported, but it lives here too: an `except` clause for it catches it."""
 
     class Local(Exception):
@@ -276,7 +277,9 @@ def test_a_local_class_is_the_very_class_in_a_forked_main_process() -> None:
             super().__init__(a)
             self.b = b
 
-    got = journey(Local(1, 2))
+    failure = capture(raised(Local(1, 2)), WHERE)
+    monkeypatch.setattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})  # the worker's, not ours
+    got = rebuild(failure)
     assert type(got) is Local
     assert (got.args, got.b) == ((1,), 2)
 

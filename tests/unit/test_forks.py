@@ -34,6 +34,9 @@ class Pool:
     def guard_with(self, guard: ForkGuard) -> None:
         self.guards.append(guard)
 
+    def drop_passed_guards(self) -> None:
+        self.guards = [guard for guard in self.guards if not guard.passed()]
+
 
 class Child:
     """A forked child that runs `work` and then waits until it is told to exit."""
@@ -237,6 +240,33 @@ def test_a_guard_that_has_passed_holds_no_descriptor() -> None:
     assert open_pipes() == before + 5
     assert all(guard.passed() for guard in pool.guards)
     assert open_pipes() == before
+
+
+def test_guards_of_forks_that_are_over_can_be_dropped_everywhere() -> None:
+    """A closing loader knows that processes have ended: every pool lets go of what watched them."""
+    pools = [Pool(), Pool()]
+    before = open_pipes()
+    gone, alive = Child(), Child()
+    gone.end()
+    forks.drop_passed_guards()
+    assert [len(pool.guards) for pool in pools] == [1, 1]
+    assert open_pipes() == before + 2  # of the living child: the guard's, and the test's own
+    alive.end()
+
+
+def test_a_guard_may_be_asked_in_many_threads_at_once() -> None:
+    """Two loaders in two threads share the guard of a fork: its descriptor is closed once, and no other one."""
+    for _ in range(20):
+        pool = Pool()
+        Child().end()
+        (guard,) = pool.guards
+        answers: list[bool] = []
+        threads = [threading.Thread(target=lambda: answers.append(guard.passed())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert answers == [True] * 4
 
 
 def test_a_program_that_is_started_needs_no_guard() -> None:

@@ -77,6 +77,35 @@ def test_only_the_bytes_that_a_batch_refers_to_are_copied() -> None:
     pool.close()
 
 
+@pytest.mark.parametrize("view", ["transposed", "every second", "a column", "channels last"])
+def test_a_strided_tensor_is_copied_from_its_first_byte_to_its_last(view: str) -> None:
+    """With its strides, and not a byte beyond what it looks at."""
+    pool = SlotPool(warm_slots=4)
+    base = torch.arange(10_000.0).reshape(100, 100)
+    tensor, nbytes = {
+        "transposed": (base.T, 40_000),
+        "every second": (base[::2], 99 * 400),
+        "a column": (base[:, 3], 99 * 400 + 4),
+        "channels last": (base.reshape(1, 4, 50, 50).to(memory_format=torch.channels_last), 40_000),
+    }[view]
+    assert nbytes <= used_by(tensor, pool) < nbytes + 16
+    received = travel(tensor, pool)
+    assert received.stride() == tensor.stride()
+    assert torch.equal(received, tensor)
+    pool.close()
+
+
+def test_views_that_begin_anywhere_in_a_storage_stay_aligned() -> None:
+    """Bytes from an odd place on, and numbers of eight bytes from a later one, in one range of the slot."""
+    pool = SlotPool(warm_slots=4)
+    base = torch.arange(160, dtype=torch.uint8)
+    views = [base[21:40], base[24:].view(torch.int64), base[32:].view(torch.complex128)]
+    for received, view in zip(travel(views, pool), views, strict=True):
+        assert torch.equal(received, view)
+        assert received.data_ptr() % view.element_size() == 0
+    pool.close()
+
+
 def test_an_expanded_tensor_is_sent_as_what_it_is_made_of() -> None:
     """A million elements over one number take one number."""
     pool = SlotPool(warm_slots=4)

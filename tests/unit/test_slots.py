@@ -431,6 +431,23 @@ def test_a_real_forked_child_reads_its_batch_after_the_parent_reused_everything(
     pool.close()
 
 
+def test_forks_that_are_over_leave_no_descriptors_though_the_batch_is_kept() -> None:
+    """A user who holds a batch and forks again and again: guards do not add up."""
+    pool = SlotPool(warm_slots=2)
+    view = deliver(pool, pool.acquire())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    pool.drop_passed_guards()
+    assert len(os.listdir("/proc/self/fd")) == before
+    del view
+    pool.close()
+
+
 # --- adopted and retired slots ------------------------------------------------------------------------------------
 
 
@@ -598,6 +615,21 @@ def test_thinning_keeps_every_byte_of_every_view_that_is_left() -> None:
         assert torch.equal(view, content[start : start + nbytes])
     del others
     pool.close()
+
+
+def test_thinning_keeps_a_view_that_contains_another() -> None:
+    """A small view inside a large one does not make the rest of the large one dead."""
+    pool = SlotPool(warm_slots=2)
+    slot = pool.acquire()
+    write(slot, 16 * PAGE)
+    large, inside = tensor_in(pool, slot, 0, 8 * PAGE), tensor_in(pool, slot, 2 * PAGE, 100)
+    last = tensor_in(pool, slot, 12 * PAGE, PAGE)
+    pool.delivered(slot)
+    del last
+    pool.close()
+    assert memory_in_use() == 8 * PAGE
+    assert large.tolist() == [ord("x")] * 8 * PAGE
+    assert inside.tolist() == [ord("x")] * 100
 
 
 # --- the end ------------------------------------------------------------------------------------------------------

@@ -61,7 +61,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._broken: BaseException | None = None
         self._sampler_ended = False
         self._finished = False  # the epoch was delivered to its end
-        self._due: UnitState | None = None  # taken from the books, not yet given out
+        self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
+        self._is_clean = True  # the last call of next() ended as it should
+        self._was_interrupted = False
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
         self._schedule = self._new_schedule(first_unit=0)
@@ -118,7 +120,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._broken is not None:
             raise self._broken
         self._units.give_up_finished()
-        self._due = None
+        self._due, self._is_clean = None, True
         self._lost_streams.clear()
         self._sampler_ended = False
         self._finished = False
@@ -175,7 +177,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         worker_id = self._units[unit].worker_id
         self._units.fail(unit, error)
         self._schedule.arrived(unit)
-        if error is self._lost_streams.get(worker_id):
+        if self._lost_streams.get(worker_id) is error:
+            del self._lost_streams[worker_id]
             self._end_stream(worker_id)
 
     # -- taking in results -----------------------------------------------------------------------------------------
@@ -191,30 +194,62 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
-        if self._due is not None:
-            return self._hand_over()  # an interrupt came between taking it from the books and giving it out
+        self._mend()
         while True:
             self._check_usable()
+            if self._due is not None:
+                return self._hand_over()
             step = self._schedule.next_step()
             if step is Step.WAIT:
-                self._send_what_was_not()
                 self._wait()
             elif step is Step.END:
-                self._finished = True
+                self._is_clean = self._finished = True
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration
             else:
                 assert isinstance(step, int)
-                return self._deliver(step)
+                self._due = step, self._units[step]
+                self._book_due()
+                self._assign_next()
+                return self._hand_over()
 
-    def _send_what_was_not(self) -> None:
-        """An interrupt, raised by a signal handler of the user's, may have come between assigning and sending."""
-        unit = self._schedule.due_unit
-        if unit in self._units and self._units[unit].is_unsent:
-            self._issue(unit)
+    # -- interrupts: a signal handler of the user's may raise at any instruction above and below ----------------------
+
+    def _mend(self) -> None:
+        """After a call of `next()` that was left by an exception from outside: put the books in order."""
+        was_clean, self._is_clean = self._is_clean, False
+        if was_clean:
+            return
+        self._was_interrupted = True
+        if self._due is not None:
+            self._book_due()
+        for _ in range(self._schedule.capacity - self._schedule.under_way):
+            self._assign_next()
+        if self._schedule.next_step() is Step.WAIT and self._backend.is_idle():
+            self._find_what_was_lost()
+
+    def _book_due(self) -> None:
+        assert self._due is not None
+        self._schedule.delivered(self._due[0])
+        self._units.forget(self._due[0])
+
+    def _find_what_was_lost(self) -> None:
+        """No worker has anything to do, and yet we wait: an interrupt swallowed a message on its way."""
+        for unit in self._schedule.expected():
+            if unit not in self._units:
+                self._units.add(unit, self._schedule.worker_of(unit), b"")
+                self._fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
+            elif self._is_iterable and not self._units[unit].is_unsent:
+                self._lose_stream(self._units[unit].worker_id, "a signal handler raised inside next()")
+            else:
+                self._units[unit].attempt += 1
+                self._issue(unit)
 
     def _check_usable(self) -> None:
+        if self._broken is None and not self._finished and not self._shutdown:
+            return
+        self._is_clean = True
         if self._broken is not None:
             raise _unchained(self._broken)
         if self._finished:
@@ -222,20 +257,18 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._shutdown:
             raise RuntimeError("this iterator was closed before its end; call iter() on the loader for a new one")
 
-    def _deliver(self, unit: int) -> Any:
-        self._due = self._units[unit]
-        self._units.deliver(unit)
-        self._schedule.delivered(unit)
-        self._assign_next()
-        return self._hand_over()
-
     def _hand_over(self) -> Any:
         """Give the unit that is due to the user: a batch, or the exception it became."""
-        state, self._due = self._due, None
-        assert state is not None
+        assert self._due is not None
+        state, self._due = self._due[1], None
+        self._is_clean = True  # what is raised from here on is the batch's own
         if state.result is None:
-            assert state.error is not None
-            raise _unchained(state.error)
+            error, state.error = state.error, None
+            assert error is not None
+            try:
+                raise _unchained(error)
+            finally:
+                del error  # its traceback holds this frame, and this frame the iterator
         try:
             value = layout.decode(state.result.layout, state.areas, self._pool)
         finally:
@@ -261,15 +294,21 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
                 if time.monotonic() >= deadline:
+                    self._is_clean = True
                     raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                if self._was_interrupted and self._backend.is_idle():
+                    self._find_what_was_lost()
+                    return
         except WorkerError as error:
             self._break(error)
             return
         finally:
             self._is_waiting = False
         while events:
-            self._take_in(events[0])
-            events.popleft()  # not before it is booked: an interrupt must not lose it
+            event = events[0]
+            self._take_in(event)
+            if events and events[0] is event:  # (a shutdown has emptied the deque)
+                events.popleft()  # not before it is booked: an interrupt must not lose it
 
     def _take_in(self, event: UnitDone | WorkerLost | SupervisorLost) -> None:
         if isinstance(event, UnitDone):

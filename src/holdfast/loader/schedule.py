@@ -45,6 +45,18 @@ class Schedule:
     def is_active(self, worker_id: int) -> bool:
         return self._active[worker_id]
 
+    @property
+    def under_way(self) -> int:
+        """How many units have been assigned and not been delivered."""
+        return len(self._worker_of)
+
+    def expected(self) -> list[int]:
+        """The units whose results are still to come, in order."""
+        return [unit for unit in sorted(self._worker_of) if self.expects(unit) and self._active[self._worker_of[unit]]]
+
+    def worker_of(self, unit: int) -> int:
+        return self._worker_of[unit]
+
     def expects(self, unit: int) -> bool:
         """Whether a result for this unit is still wanted."""
         return unit in self._worker_of and unit not in self._arrived
@@ -97,8 +109,10 @@ class Schedule:
         return Step.END
 
     def delivered(self, unit: int) -> None:
-        worker_id = self._worker_of.pop(unit)
-        self._held[worker_id] -= 1
+        """The unit is given out. Harmless when said again."""
+        worker_id = self._worker_of.pop(unit, None)
+        if worker_id is not None:
+            self._held[worker_id] -= 1
         self._arrived.discard(unit)
         if unit == self.due_unit:
             self.due_unit += 1

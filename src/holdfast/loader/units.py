@@ -111,9 +111,9 @@ class Units:
         self._release(state)
         state.error = error
 
-    def deliver(self, unit: int) -> UnitState:
+    def forget(self, unit: int) -> None:
         """The unit is the caller's now, slots and all."""
-        return self._states.pop(unit)
+        self._states.pop(unit, None)
 
     def give_up(self, unit: int) -> None:
         self._release(self._states.pop(unit))

@@ -84,6 +84,9 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
+    def is_idle(self) -> bool:
+        """Whether every worker waits for work and has sent all it has."""
+
     def resume(self, shared_seed: int | None) -> None:
         """Tell all workers that a new epoch begins."""
 

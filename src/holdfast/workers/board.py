@@ -67,7 +67,8 @@ class Board:
 
     def doing(self, worker_id: int) -> Doing:
         row = self.row(worker_id)
-        return Doing(Phase(row[PHASE]), row[UNIT], row[POSITION], row[LIFE])
+        unit = row[UNIT]
+        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE])
 
     def reset(self, worker_id: int, life: int) -> None:
         row = self.row(worker_id)

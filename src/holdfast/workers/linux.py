@@ -34,7 +34,7 @@ from holdfast.transport import main_module
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
-from holdfast.workers.board import Board
+from holdfast.workers.board import Board, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
@@ -82,6 +82,7 @@ class Crew:
         self._control_open = False
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
+        self._last_unit: dict[int, int] = {}  # sent to each worker
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with
         self._poll = select.poll()
@@ -139,6 +140,7 @@ class Crew:
         else:
             packed = messages.pack_unit(unit, attempt, slot.ref, indices.ref)
             order = _Order(packed, (slot.segment, indices.segment))
+        self._last_unit[worker_id] = unit
         link = self._links.get(worker_id)
         if link is None:
             self._waiting.setdefault(worker_id, []).append(order)
@@ -222,6 +224,15 @@ class Crew:
                 self._listen()
         if any(fd == self._pidfd for fd, _ in ready):
             self._replace_supervisor("died")
+
+    def is_idle(self) -> bool:
+        if len(self._links) < len(self._workers):
+            return False
+        for worker_id, last in self._last_unit.items():
+            doing = self._board.doing(worker_id)
+            if doing.unit != last or doing.phase is not Phase.IDLE:
+                return False
+        return not self._backlog and not self._poll.poll(0)  # asked last: what they sent before is there by now
 
     def _hear(self, link: _Link, what: int) -> None:
         if what & select.POLLOUT:

@@ -150,6 +150,9 @@ class Worker:
             self._init_failure = capture(error, f"raised while {self._who()} was starting an epoch")
 
     def _load(self, unit: Unit) -> None:
+        self._row[PHASE] = (
+            Phase.FETCH
+        )  # before the unit: who reads the unit first never sees a new one and an old phase
         self._row[UNIT] = unit.unit
         if self._ended:
             return  # the main process knows by now, or will with the message under way
