@@ -183,7 +183,7 @@ def test_an_exception_of_the_body_passes_through() -> None:
 def test_a_name_that_another_process_holds_is_not_ours() -> None:
     """Other programs use /dev/shm too. The holder is no descendant: its parent is gone, and its group is another."""
     path = Path(f"/dev/shm/holdfast_other_{os.getpid()}")
-    code = f"f = open({str(path)!r}, 'w'); print(1, flush=True); input(); import os; os.unlink({str(path)!r})"
+    code = f"import os, sys; f = open({str(path)!r}, 'w'); print(1, flush=True); sys.stdin.read(1); os.unlink(f.name)"
     before = snapshot()
     reading, writing = os.pipe()
     out_reading, out_writing = os.pipe()

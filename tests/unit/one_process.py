@@ -6,7 +6,6 @@ Also readings of what it costs: the memory and the descriptors of our memfds. Ru
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 from collections.abc import Iterator
@@ -70,7 +69,6 @@ _of_others: set[int] = set()
 
 def count_from_here() -> None:
     """What there is now, such as what the traceback of a failed test holds, counts no more."""
-    gc.collect()
     _of_others.clear()
     _of_others.update(segments())
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -256,17 +257,12 @@ def test_guards_of_forks_that_are_over_can_be_dropped_everywhere() -> None:
 
 def test_a_guard_may_be_asked_in_many_threads_at_once() -> None:
     """Two loaders in two threads share the guard of a fork: its descriptor is closed once, and no other one."""
+    pool = Pool()
     for _ in range(20):
-        pool = Pool()
         Child().end()
-        (guard,) = pool.guards
-        answers: list[bool] = []
-        threads = [threading.Thread(target=lambda: answers.append(guard.passed())) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-        assert answers == [True] * 4
+        guard = pool.guards.pop()
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(lambda guard: guard.passed(), [guard] * 4))
 
 
 def test_a_program_that_is_started_needs_no_guard() -> None:

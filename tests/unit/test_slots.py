@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -431,19 +432,23 @@ def test_a_real_forked_child_reads_its_batch_after_the_parent_reused_everything(
     pool.close()
 
 
+def _open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_forks_that_are_over_leave_no_descriptors_though_the_batch_is_kept() -> None:
     """A user who holds a batch and forks again and again: guards do not add up."""
     pool = SlotPool(warm_slots=2)
     view = deliver(pool, pool.acquire())
-    before = len(os.listdir("/proc/self/fd"))
+    before = _open_descriptors()
     for _ in range(5):
         pid = os.fork()
         if pid == 0:
             os._exit(0)
         os.waitpid(pid, 0)
-    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    assert _open_descriptors() <= before + 1
     pool.drop_passed_guards()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert _open_descriptors() == before
     del view
     pool.close()
 

@@ -181,6 +181,19 @@ def test_a_batch_that_collate_keeps_before_it_fails_is_reported_as_kept(how: str
     assert second.kind == Kind.BATCH
 
 
+def test_what_an_unfinished_collate_wrote_is_counted() -> None:
+    """The main process gives back as much of the slot as it was told of: what is not counted stays in memory."""
+
+    def collate(samples: list[torch.Tensor]) -> Any:
+        raise ValueError(default_collate(samples * 10_000).shape)
+
+    session = Session(Squares(), collate)
+    session.order(0, [1, 2])
+    (result,) = session.run()
+    assert result.kind == Kind.FAILURE
+    assert result.used[0] >= 20_000 * 8
+
+
 def test_what_cannot_be_sent_is_an_error_of_its_unit() -> None:
     """A batch that no pickler takes: the next unit is answered all the same."""
 

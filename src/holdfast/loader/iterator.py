@@ -74,6 +74,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         _end_at_exit(self)
         try:
             self._backend.start()
+            # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
+            torch_loader._BaseDataLoaderIter._reset(self, loader, True)
             self._prefetch()
         except BaseException:
             self._shutdown_workers()

@@ -24,6 +24,7 @@ class LinuxWorkerHandle:
         unstarted = context.Process()
         self.name: str = unstarted.name
         self.identity: tuple[int, ...] = unstarted._identity
+        self.start_method: str | None = unstarted._start_method
         self._pid: int | None = None
         self._pidfd = -1
         self._exitcode: int | None = None

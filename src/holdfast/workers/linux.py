@@ -110,6 +110,7 @@ class Crew:
             board=self._board,
             names=tuple(worker.name for worker in self._workers),
             identities=tuple(worker.identity for worker in self._workers),
+            start_method=self._workers[0].start_method,
             job=CarriedJob(self._job),
         )
         self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)

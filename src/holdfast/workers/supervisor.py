@@ -49,6 +49,7 @@ class SupervisorSpec:
     board: Board
     names: tuple[str, ...]
     identities: tuple[tuple[int, ...], ...]
+    start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     job: CarriedJob
 
 
@@ -184,6 +185,7 @@ class Supervisor:
         silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
         args = (silence, others, worker_id, spec.job, self._board, theirs, os.getpid())
         process = _WorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
+        process._start_method = spec.start_method
         with silence:
             process.start()
         return process
@@ -192,6 +194,7 @@ class Supervisor:
         spec = self._spec
         args = (worker_id, spec.job, self._board, PassedFd(theirs.fileno()), os.getpid())
         process = _SpawnedWorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
+        process._start_method = spec.start_method
         self._board.set_busy(True)
         process.start()  # writes the job to a pipe that the new interpreter reads when it has imported the main script
         self._board.set_busy(False)
