@@ -24,8 +24,10 @@ def test_the_forecast_is_the_largest_of_the_last_one_to_two_windows(first_guess:
     forecast = SizeForecast(first_guess, window=WINDOW)
     assert forecast.nbytes == first_guess
     for count, nbytes in enumerate(sizes, start=1):
-        forecast.saw(nbytes)
+        before = forecast.nbytes
+        expects_less = forecast.saw(nbytes)
         assert forecast.nbytes == expected(first_guess, sizes[:count])
+        assert expects_less == (forecast.nbytes < before)
 
 
 def test_a_larger_batch_counts_at_once() -> None:

@@ -39,6 +39,9 @@ def find(name: str | None) -> BackendFactory:
         raise ValueError(f"holdfast has no backend for this platform ({sys.platform}) yet: set {options.DISABLE}=1")
     if chosen in _OURS:
         return _OURS[chosen]
-    check_name(chosen)
+    try:
+        check_name(chosen)
+    except ValueError as error:
+        raise ValueError(f"{options.BACKEND}={chosen}: {error}") from None
     (entry,) = entry_points(group=_GROUP, name=chosen)
     return cast(BackendFactory, entry.load())

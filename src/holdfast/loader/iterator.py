@@ -284,9 +284,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _let_go(self, state: UnitState) -> None:
         """The slots of a delivered unit live as long as their views."""
-        assert state.result is not None
         for slot in state.areas:
-            slot.is_retired = state.result.kept  # the worker's own code holds a tensor in it: never used again
             self._pool.delivered(slot)
 
     def _wait(self) -> None:

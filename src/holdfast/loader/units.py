@@ -88,10 +88,7 @@ class Units:
             for fd in done.fds:
                 os.close(fd)
             raise DescriptorsRanOut
-        try:
-            adopted = [self._pool.adopt(fd, nbytes) for fd, nbytes in zip(done.fds, result.spilled, strict=True)]
-        except OSError as error:
-            raise DescriptorsRanOut from error
+        adopted = self._adopt(done.fds, result.spilled)
         state = self._states.get(result.unit)
         if state is None or state.slot is None or state.attempt != result.attempt:
             for slot in adopted:
@@ -101,9 +98,23 @@ class Units:
         state.areas, state.slot = [state.slot, *adopted], None
         for slot, used in zip(state.areas, result.used, strict=True):
             slot.touched = max(slot.touched, used)
+            slot.is_retired = result.kept  # the worker's own code holds a tensor in it: never used again
         if state.indices_slot is not None:
             self._release_indices(state)
         return state
+
+    def _adopt(self, fds: list[int], sizes: tuple[int, ...]) -> list[Slot]:
+        adopted: list[Slot] = []
+        try:
+            for fd, nbytes in zip(fds, sizes, strict=True):
+                adopted.append(self._pool.adopt(fd, nbytes))
+        except OSError as error:
+            for slot in adopted:
+                self._pool.release(slot)
+            for fd in fds[len(adopted) :]:
+                os.close(fd)
+            raise DescriptorsRanOut from error
+        return adopted
 
     def fail(self, unit: int, error: BaseException) -> None:
         """The unit will be delivered as an exception."""
@@ -133,6 +144,7 @@ class Units:
     def _release(self, state: UnitState) -> None:
         self._release_indices(state)
         if state.slot is not None:
+            state.slot.touched = state.slot.nbytes  # nobody knows how far its worker came
             self._pool.release(state.slot)
             state.slot = None
         for slot in state.areas:

@@ -27,32 +27,27 @@ class ForkGuard:
 
     def __init__(self) -> None:
         self._passed = False
-        self._closing = threading.Lock()
-        self._ends: tuple[int, int] | None = None
+        self._ends: list[tuple[int, int]] = []  # reader and writer, or nothing any more
         with contextlib.suppress(OSError):  # out of descriptors: then this fork is taken to live for ever
-            self._ends = os.pipe()  # both close on exec
+            self._ends.append(os.pipe())  # both close on exec
 
     def keep_reader(self) -> None:
         if self._ends:
-            os.close(self._ends[1])
+            os.close(self._ends[0][1])
 
     def keep_writer(self) -> None:
-        if self._ends:
-            os.close(self._ends[0])
-            self._ends = None  # the writing end stays open until this process ends or execs
+        self._close_reader()  # the writing end stays open until this process ends or execs
 
     def passed(self) -> bool:
-        ends = self._ends
-        if ends and _hung_up(ends[0]):
-            self._passed = True
-            self._close_reader()
+        for reader, _ in list(self._ends):
+            if _hung_up(reader):
+                self._passed = True
+                self._close_reader()
         return self._passed
 
     def _close_reader(self) -> None:
-        with self._closing:  # two pools, in two threads, may share a guard
-            ends, self._ends = self._ends, None
-        if ends:
-            os.close(ends[0])
+        with contextlib.suppress(IndexError):  # (popping is atomic: two pools, in two threads, may share a guard)
+            os.close(self._ends.pop()[0])
 
     def __del__(self) -> None:
         self._close_reader()

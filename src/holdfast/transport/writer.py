@@ -29,6 +29,7 @@ class Area:
     address: int
     nbytes: int
     used: int = 0
+    peak: int = 0  # the most that was used for this unit: what was written and forgotten takes memory too
     spilled: Segment | None = None
 
 
@@ -51,7 +52,9 @@ class SlotWriter:
 
     def begin(self, slot: Area) -> None:
         """Start a unit."""
+        slot.used = 0
         self.start_over(slot)
+        slot.peak = 0
         self._built = []
         self.begin_collate()
 
@@ -66,6 +69,7 @@ class SlotWriter:
     def start_over(self, slot: Area) -> None:
         """Forget what was written for this unit, though not who may hold it: something else is sent instead."""
         self.end()
+        slot.peak = max(slot.peak, slot.used)
         slot.used = 0
         self.areas = [slot]
 
@@ -119,7 +123,7 @@ class SlotWriter:
         return [area.nbytes for area in self.areas if area.spilled is not None]
 
     def used_bytes(self) -> list[int]:
-        return [area.used for area in self.areas]
+        return [max(area.used, area.peak) for area in self.areas]
 
     def end(self) -> None:
         """The header has been sent, or the unit dropped: what was spilled belongs to the main process now."""

@@ -268,6 +268,8 @@ class Crew:
                 self._unregister(self._control.fileno())
                 return
             message = pickle.loads(received[0])
+            if isinstance(message, Started) and len(received[1]) != 2:
+                raise WorkerInitError("no descriptors left to talk to a new worker (try `ulimit -n 4096`)")
             if isinstance(message, Started):
                 self._welcome(message, *received[1])
             elif isinstance(message, Exited):
