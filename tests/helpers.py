@@ -225,6 +225,11 @@ def shared_memory_names() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
+def _heed_interrupts() -> None:
+    """A shell has its background jobs ignore SIGINT, and they hand that down; a program of a user's has it not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Program:
     """A child script, its output in files, and all that comes from it. A context manager: nothing outlives it."""
 
@@ -246,6 +251,7 @@ class Program:
                 stderr=self._err,
                 env=self._environment(),
                 start_new_session=True,
+                preexec_fn=_heed_interrupts,
             )
         return self
 

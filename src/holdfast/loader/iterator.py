@@ -431,6 +431,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._shutdown = True
         try:
             self._backend.stop(grace_s)
+        except BaseException:
+            self._backend.stop(0.0)  # an interrupt: once more, without patience, so that nothing is left behind
+            raise
         finally:
             for unit in self._units:
                 self._units.give_up(unit)

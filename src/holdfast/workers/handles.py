@@ -58,6 +58,8 @@ class LinuxWorkerHandle:
     # -- for the backend -------------------------------------------------------------------------------------------
 
     def begin_life(self, pid: int, pidfd: int) -> None:
+        if self._pidfd == pidfd:
+            return
         self._close()
         self._pid, self._pidfd, self._exitcode = pid, pidfd, None
 

@@ -84,7 +84,8 @@ class Crew:
         self._by_fd: dict[int, _Link] = {}
         self._last_unit: dict[int, int] = {}  # sent to each worker
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
-        self._backlog: deque[Event] = deque()  # happened, not yet dealt with
+        self._mail: deque[tuple[Any, list[int]]] = deque()  # from the supervisor, not yet acted on
+        self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._poll = select.poll()
         self._ticks_seen = -1
         self._silent_s = 0.0
@@ -210,6 +211,7 @@ class Crew:
         """Put what happens into the backlog, each event as soon as it is known: an interrupt must not lose it."""
         if self._process is None:
             raise WorkerInitError("the workers are gone and could not be started again")
+        self._read_mail()
         ready = self._poll.poll(min(timeout_s, _POLL_S) * 1000)
         if not ready:
             self._check_pulse(min(timeout_s, _POLL_S))
@@ -267,22 +269,32 @@ class Crew:
                 self._control_open = False
                 self._unregister(self._control.fileno())
                 return
-            message = pickle.loads(received[0])
-            if isinstance(message, Started) and len(received[1]) != 2:
-                raise WorkerInitError("no descriptors left to talk to a new worker (try `ulimit -n 4096`)")
-            if isinstance(message, Started):
-                self._welcome(message, *received[1])
-            elif isinstance(message, Exited):
+            self._mail.append((pickle.loads(received[0]), received[1]))
+            self._read_mail()
+
+    def _read_mail(self) -> None:
+        """Act on what the supervisor said. Harmless when an interrupt has it done again."""
+        while self._mail:
+            message, fds = self._mail[0]
+            if isinstance(message, Exited):
                 self._bury(message)
+                continue
+            if len(fds) != 2:
+                raise WorkerInitError("no descriptors left to talk to a new worker (try `ulimit -n 4096`)")
+            self._welcome(message, *fds)
+            self._mail.popleft()
 
     def _welcome(self, started: Started, sock_fd: int, pidfd: int) -> None:
-        link = _Link(started.worker_id, started.life, socket.socket(fileno=sock_fd))
-        self._links[started.worker_id] = link
+        worker_id = started.worker_id
+        if worker_id not in self._links or self._links[worker_id].life != started.life:
+            self._links[worker_id] = _Link(worker_id, started.life, socket.socket(fileno=sock_fd))
+        link = self._links[worker_id]
         self._by_fd[link.channel.fileno()] = link
-        self._workers[started.worker_id].begin_life(started.pid, pidfd)
         self._poll.register(link.channel.fileno(), select.POLLIN)
-        for order in self._waiting.pop(started.worker_id, ()):
-            self._send(link, order)
+        self._workers[worker_id].begin_life(started.pid, pidfd)
+        waiting = self._waiting.get(worker_id, [])
+        while waiting:
+            self._send(link, waiting.pop(0))
 
     def _bury(self, exited: Exited) -> None:
         link = self._links.pop(exited.worker_id, None)
@@ -290,6 +302,7 @@ class Crew:
             self._drain(link)
         self._workers[exited.worker_id].end_life(exited.exitcode)
         lost = WorkerLost(exited.worker_id, exited.pid, exited.exitcode, exited.doing, exited.replaced)
+        self._mail.popleft()
         self._backlog.append(lost)
 
     def _drain(self, link: _Link) -> None:
@@ -353,6 +366,7 @@ class Crew:
         self._links.clear()
         self._by_fd.clear()
         self._waiting.clear()
+        self._mail.clear()
         if self._control is not None:
             self._unregister(self._control.fileno())
             self._control.shutdown()
@@ -373,7 +387,7 @@ class Crew:
     def stop(self, grace_s: float) -> None:
         if self._board is None:
             return
-        if self._process is not None:
+        if self._process is not None and self._control is not None and self._pidfd >= 0:
             self._tell(Stop(grace_s))
             for link in self._links.values():
                 link.channel.shutdown()
