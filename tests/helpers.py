@@ -251,7 +251,7 @@ class Program:
                 stderr=self._err,
                 env=self._environment(),
                 start_new_session=True,
-                preexec_fn=_heed_interrupts,
+                preexec_fn=_heed_interrupts,  # noqa: PLW1509  (it makes one system call)
             )
         return self
 
