@@ -80,6 +80,7 @@ class Crew:
         self._pidfd = -1
         self._control: Channel | None = None
         self._control_open = False
+        self._is_forked = False
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
         self._last_unit: dict[int, int] = {}  # sent to each worker
@@ -101,7 +102,8 @@ class Crew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._board.set_busy(start_methods.prepare(self._context) != "fork")
+        self._is_forked = start_methods.prepare(self._context) == "fork"
+        self._board.set_busy(not self._is_forked)
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
         main_pidfd = os.pidfd_open(os.getpid())
@@ -341,7 +343,8 @@ class Crew:
             self._drain(link)
         self._forget_supervisor()
         self._restarts_in_a_row += 1
-        if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers else 1):
+        # A fork has nothing of its own to fail with before its first worker; a new interpreter has a main script.
+        if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
             text = _NO_PROGRESS if had_workers else _NO_START
             error = TooManyRestarts if had_workers else WorkerInitError
             raise error(text.format(pid=pid, how=how, count=self._restarts_in_a_row))
