@@ -239,6 +239,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _find_what_was_lost(self) -> None:
         """No worker has anything to do, and yet we wait: an interrupt swallowed a message on its way."""
         for unit in self._schedule.expected():
+            if not self._schedule.is_active(self._schedule.worker_of(unit)):
+                continue  # its stream was given up in this very loop
             if unit not in self._units:
                 self._units.add(unit, self._schedule.worker_of(unit), b"")
                 self._fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))

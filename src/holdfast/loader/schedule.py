@@ -96,7 +96,7 @@ class Schedule:
     def next_step(self) -> int | Step:
         """The unit to deliver now, or what to do instead."""
         if self._arrivals:
-            return self._arrivals.popleft()
+            return self._arrivals[0]
         while self.due_unit < self.next_unit:
             worker_id = self._worker_of.get(self.due_unit)
             if worker_id is not None:
@@ -114,5 +114,7 @@ class Schedule:
         if worker_id is not None:
             self._held[worker_id] -= 1
         self._arrived.discard(unit)
+        if unit in self._arrivals:
+            self._arrivals.remove(unit)  # nearly always the first
         if unit == self.due_unit:
             self.due_unit += 1
