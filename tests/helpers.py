@@ -120,9 +120,14 @@ class Stuck(Numbers):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         if index >= self.free:
-            os.write(1, b"stuck\n")
+            say("stuck")
             stay(self.how)
         return super().__getitem__(index)
+
+
+def say(*words: object) -> None:
+    """Write a line in one piece: `print` makes two writes where output is unbuffered, and workers write there too."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 STUCK = ("asleep", "python loop", "C call", "C loop")

@@ -14,7 +14,7 @@ from typing import cast
 import torch
 from torch.utils.data import Dataset
 
-from helpers import PATIENCE_S
+from helpers import PATIENCE_S, say
 from holdfast import DataLoader
 
 LENGTH = 40
@@ -61,7 +61,7 @@ def main(method: str) -> None:
         assert dataset.table.tolist() == list(range(1, LENGTH + 1))
         dataset.table.zero_()
         del iterator
-    print("connected")
+    say("connected")
 
 
 if __name__ == "__main__":

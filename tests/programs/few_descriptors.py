@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from helpers import Waves
+from helpers import Waves, say
 from holdfast import DataLoader
 
 LIMIT = 256
@@ -41,7 +41,7 @@ def main(sizes: str) -> None:
         assert torch.equal(record["first"], expected[:, 0]), number
         assert torch.equal(record["last"], expected[:, -1]), number
         assert torch.equal(again[number]["batch"], expected), number
-    print("whole epochs,", len(list(Path("/proc/self/fd").iterdir())), "descriptors open")
+    say("whole epochs,", len(list(Path("/proc/self/fd").iterdir())), "descriptors open")
 
 
 if __name__ == "__main__":

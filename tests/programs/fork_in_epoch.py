@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-from helpers import Numbers, numbers
+from helpers import Numbers, numbers, say
 from holdfast import DataLoader
 
 BATCHES = 60
@@ -31,7 +31,7 @@ def main() -> None:
             assert torch.equal(next(iterator), numbers(number * 4, 4, 4)), number
         assert torch.equal(held, numbers(0, 4, 4))
         loader.close()
-    print("whole epoch")
+    say("whole epoch")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from helpers import Numbers, numbers
+from helpers import Numbers, numbers, say
 from holdfast import DataLoader
 
 BATCH_SIZE, WIDTH = 8, 1_250_000  # int64: 80 MB
@@ -36,7 +36,7 @@ def main(state: str) -> None:
                 kept.append((number, batch))
     for number, batch in kept:
         assert torch.equal(batch, numbers(number * BATCH_SIZE, BATCH_SIZE, WIDTH)), number
-    print("whole epoch")
+    say("whole epoch")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from helpers import Numbers, Stuck
+from helpers import Numbers, Stuck, say
 from holdfast import DataLoader
 
 kept: list[object] = []
@@ -129,4 +129,4 @@ WAYS = {
 
 if __name__ == "__main__":
     WAYS[sys.argv[2]](sys.argv[1])
-    print("end of script", flush=True)
+    say("end of script")

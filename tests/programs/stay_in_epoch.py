@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-from helpers import Stuck
+from helpers import Stuck, say
 from holdfast import DataLoader
 
 FREE = 8
@@ -30,7 +30,7 @@ def main(method: str, state: str, handler: str) -> None:
     except KeyboardInterrupt:
         if handler != "catch":
             raise
-        print("caught", flush=True)
+        say("caught")
         loader.close()
 
 
@@ -40,7 +40,7 @@ def stay(loader: DataLoader[object], state: str, handler: str) -> None:
         next(iterator)
     if handler == "forked child":
         fork_child()
-    print("ready", flush=True)
+    say("ready")
     if state == "idle":
         while True:
             signal.pause()
@@ -53,7 +53,7 @@ def fork_child() -> None:
     if child == 0:
         while True:
             signal.pause()
-    print("child", child, flush=True)
+    say("child", child)
 
 
 if __name__ == "__main__":
