@@ -17,6 +17,7 @@ if _typing.TYPE_CHECKING:
         WorkerInitError,
     )
     from holdfast.loader.dataloader import DataLoader
+    from holdfast.loader.stats import LoaderStats
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "HoldfastError",
     "HoldfastWarning",
     "InternalError",
+    "LoaderStats",
     "NotPicklable",
     "TooManyRestarts",
     "WorkerCrashed",
@@ -32,7 +34,10 @@ __all__ = [
     "WorkerInitError",
 ]
 
-_HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {"DataLoader": "holdfast.loader.dataloader"}
+_HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
+    "DataLoader": "holdfast.loader.dataloader",
+    "LoaderStats": "holdfast.loader.stats",
+}
 
 
 def __getattr__(name: str) -> object:

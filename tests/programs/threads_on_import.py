@@ -11,8 +11,10 @@ import os
 import signal
 import sys
 
+import psutil
 import torch
 
+from helpers import PATIENCE_S, wait_until
 from holdfast import DataLoader
 
 
@@ -25,12 +27,30 @@ def main(method: str) -> None:
     loader = DataLoader(dataset, batch_size=1, num_workers=2, prefetch_factor=1, multiprocessing_context=method)
     iterator = iter(loader)
     rows = [next(iterator)[0].tolist()]
-    os.kill(rows[0][2], signal.SIGKILL)
+    first = rows[0][2]
+    started = wait_for_children(psutil.Process(first).parent(), 3)  # two workers and the spare
+    os.kill(first, signal.SIGKILL)
     rows.extend(row[0].tolist() for row in iterator)
+    replacements = {row[2] for row in rows} - {first, rows[1][2]}
+    assert replacements <= started, "the spare had not taken the place"
     assert [row[0] for row in rows] == list(range(LENGTH)), rows
     assert shared.tolist() == list(range(LENGTH)), shared
     assert dataset.counter.value >= LENGTH
+    stats = loader.stats()
+    assert stats.new_interpreters == "importing the dataset's modules started threads (started-on-import)", stats
+    assert (stats.restarts, stats.batches) == (1, LENGTH), stats
     print("thread", [row[1] for row in rows] == [1] * LENGTH, "processes", len({row[2] for row in rows}))
+
+
+def wait_for_children(parent: psutil.Process, count: int) -> set[int]:
+    found: set[int] = set()
+
+    def there() -> bool:
+        found.update(child.pid for child in parent.children())
+        return len(found) >= count
+
+    wait_until(there, PATIENCE_S, f"{count} children")
+    return found
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from holdfast import options
 from holdfast.errors import HoldfastWarning
 from holdfast.loader import backends
 from holdfast.loader.iterator import LoaderIterator
+from holdfast.loader.stats import Counters, LoaderStats
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -60,6 +61,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.backend = backend
         self.shuffle = shuffle
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        self._counters = Counters()
         super().__init__(
             dataset,
             batch_size=batch_size,
@@ -90,6 +92,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator
+
+    def stats(self) -> LoaderStats:
+        """What happened so far, with workers: batches delivered, time waited, workers replaced."""
+        for iterator in self._iterators:
+            iterator._count_new_interpreters()
+        return self._counters.read()
 
     def close(self) -> None:
         """End the workers of every iterator of this loader. Batches already delivered stay valid."""

@@ -27,6 +27,7 @@ from torch.utils.data._utils import pin_memory as torch_pin
 from holdfast.errors import WorkerError
 from holdfast.loader import losses
 from holdfast.loader.schedule import Schedule, Step
+from holdfast.loader.stats import Counters
 from holdfast.loader.units import DescriptorsRanOut, Units, UnitState, dump_indices
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
@@ -56,6 +57,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._worker_init_fn = self._wrap_init_fn(loader.worker_init_fn)
+        self._counters: Counters = loader._counters
         self._idle_deaths = [0] * self._num_workers
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None
@@ -188,9 +190,12 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def __next__(self) -> Any:
         # torch's way, which also warns of iterables longer than they said, costs ten times this without a profiler
         if getattr(self, "_IterableDataset_len_called", None) is not None or _profiler_enabled():
-            return super().__next__()
+            data = super().__next__()
+            self._counters.batches += 1
+            return data
         data = self._next_data()
         self._num_yielded += 1
+        self._counters.batches += 1
         return data
 
     def _next_data(self) -> Any:
@@ -291,7 +296,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _wait(self) -> None:
         """Until something has happened. torch's `timeout` counts from here on."""
-        deadline = time.monotonic() + (self._timeout if self._timeout > 0 else _FOREVER_S)
+        began = time.monotonic()
+        deadline = began + (self._timeout if self._timeout > 0 else _FOREVER_S)
         self._is_waiting = True
         try:
             while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
@@ -306,6 +312,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         finally:
             self._is_waiting = False
+            self._counters.waited_s += time.monotonic() - began
         while events:
             event = events[0]
             self._take_in(event)
@@ -362,6 +369,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _worker_lost(self, lost: WorkerLost) -> None:
         """Re-issue what the worker had not finished. Only the unit in hand is suspect."""
         worker_id = lost.worker_id
+        self._counters.restarts += lost.replaced
         units = self._units.sent_to(worker_id)
         if not lost.replaced and (self._persistent_workers or self._schedule.is_active(worker_id)):
             self._break(losses.died_starting(lost))
@@ -413,6 +421,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         # else: it had finished all it was given, and the error is delivered when its turn comes (_assign_next)
 
     def _supervisor_lost(self, lost: SupervisorLost) -> None:
+        self._counters.supervisor_restarts += 1
         for worker_id in range(self._num_workers):
             if not self._is_iterable:
                 self._issue_again(self._units.sent_to(worker_id))
@@ -431,6 +440,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
             return
         self._shutdown = True
+        self._count_new_interpreters()
         try:
             self._backend.stop(grace_s)
         except BaseException:
@@ -441,6 +451,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 self._units.give_up(unit)
             self._pool.close()
             drop_passed_guards()
+
+    def _count_new_interpreters(self) -> None:
+        self._counters.new_interpreters = self._backend.new_interpreters or self._counters.new_interpreters
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and not getattr(self, "_shutdown", True):

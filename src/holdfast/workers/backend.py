@@ -72,6 +72,10 @@ class WorkerBackend(Protocol):
     @property
     def workers(self) -> Sequence[WorkerHandle]: ...
 
+    @property
+    def new_interpreters(self) -> str | None:
+        """Why workers that could have been forks of a warm process are new interpreters; None if they are not."""
+
     def start(self) -> None:
         """Start all workers."""
 

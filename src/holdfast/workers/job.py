@@ -9,6 +9,8 @@ Runs in: main process (made), supervisor (carried, never opened), worker process
 
 from __future__ import annotations
 
+import mmap
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 from holdfast.transport import pickling
+from holdfast.workers.passing import PassedFd
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,13 @@ class CarriedJob:
     def __init__(
         self,
         job: Job | None,
-        data: bytes = b"",
+        data: bytes | PassedFd = b"",
         modules: frozenset[str] = frozenset(),
         fds: tuple[int, ...] = (),
         first_fd: int = 0,
     ) -> None:
         self._job = job
-        self._data = data
+        self._data = data  # the pickle, or the file it lies in
         self.modules = modules  # what the pickle will import
         self._fds = fds  # descriptors that the pickle refers to: by number, or by place from `first_fd` on
         self._first_fd = first_fd
@@ -58,8 +61,18 @@ class CarriedJob:
 
     def open(self) -> Job:
         """The worker's own copy. May raise whatever the user's classes raise while they are loaded."""
-        job: Job = self._job if self._job is not None else pickle.loads(self._data)
+        if self._job is not None:
+            return self._job
+        job: Job = pickle.loads(_read(self._data.fd) if isinstance(self._data, PassedFd) else self._data)
         return job
+
+    def in_a_file(self) -> CarriedJob:
+        """The same, small to send on: its pickle in a memfd. Through a pipe it would wait for its reader."""
+        fd = os.memfd_create("holdfast-job", os.MFD_CLOEXEC)
+        assert isinstance(self._data, bytes)
+        with open(fd, "wb", closefd=False) as file:
+            file.write(self._data)
+        return CarriedJob(None, PassedFd(fd), self.modules, self._fds, self._first_fd)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Called inside Process.start, and only there: outside it, queues and locks refuse to be pickled.
@@ -73,9 +86,14 @@ class CarriedJob:
         return CarriedJob, (None, data, modules, tuple(popen._fds[first:]), first)
 
 
-def _carry_on(data: bytes, modules: frozenset[str], duplicates: list[Any], first: int) -> CarriedJob:
+def _carry_on(data: bytes | PassedFd, modules: frozenset[str], duplicates: list[Any], first: int) -> CarriedJob:
     """A job that was sent on by a process that had been sent it. Its descriptors have kept their numbers."""
     fds = [duplicate.detach() for duplicate in duplicates]
     server: Any = forkserver._forkserver
     server._inherited_fds = [-1] * first + fds  # a pickle made for a fork server refers to them by their place here
     return CarriedJob(None, data, modules, tuple(fds), first)
+
+
+def _read(fd: int) -> mmap.mmap:
+    """The whole file. Mapped, because its position is shared with every process that has the descriptor."""
+    return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)

@@ -38,6 +38,7 @@ from holdfast.workers.board import Board, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
+from holdfast.workers.launching import Identity
 from holdfast.workers.messages import Exited, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 
@@ -91,6 +92,7 @@ class Crew:
         self._ticks_seen = -1
         self._silent_s = 0.0
         self._restarts_in_a_row = 0
+        self.new_interpreters: str | None = None
 
     @property
     def workers(self) -> Sequence[WorkerHandle]:
@@ -111,8 +113,7 @@ class Crew:
             control=PassedFd(theirs.fileno()),
             main_pidfd=PassedFd(main_pidfd),
             board=self._board,
-            names=tuple(worker.name for worker in self._workers),
-            identities=tuple(worker.identity for worker in self._workers),
+            workers=tuple(Identity(k, worker.name, worker.identity) for k, worker in enumerate(self._workers)),
             start_method=self._workers[0].start_method,
             job=CarriedJob(self._job),
         )
@@ -288,6 +289,7 @@ class Crew:
 
     def _welcome(self, started: Started, sock_fd: int, pidfd: int) -> None:
         worker_id = started.worker_id
+        self.new_interpreters = started.tainted_by
         if worker_id not in self._links or self._links[worker_id].life != started.life:
             self._links[worker_id] = _Link(worker_id, started.life, socket.socket(fileno=sock_fd))
         link = self._links[worker_id]

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
-import multiprocessing
 import multiprocessing.process
 import os
 import pickle
@@ -25,14 +23,14 @@ import signal
 import socket
 import time
 import traceback
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.workers import channel, taint, worker
+from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob
+from holdfast.workers.launching import Forking, Identity, Launcher, Spawning, import_quietly
 from holdfast.workers.messages import Exited, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 
@@ -47,8 +45,7 @@ class SupervisorSpec:
     control: PassedFd
     main_pidfd: PassedFd
     board: Board
-    names: tuple[str, ...]
-    identities: tuple[tuple[int, ...], ...]
+    workers: tuple[Identity, ...]
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     job: CarriedJob
 
@@ -67,10 +64,10 @@ def main(spec: SupervisorSpec) -> None:
     """The target of a supervisor process. Leaves without the interpreter's exit: what it inherited is not its own."""
     supervisor, status = None, 0
     try:
-        _become_independent()
+        on_interrupt = _become_independent()
         threads = taint.native_threads()
-        _import_quietly(spec.job.modules)
-        supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None)
+        import_quietly(spec.job.modules)
+        supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the main process is gone
@@ -83,62 +80,30 @@ def main(spec: SupervisorSpec) -> None:
         os._exit(status)
 
 
-_users_handlers: list[Any] = []
-
-
-def _become_independent() -> None:
-    """Shed what a fork of the training process brings along."""
-    # SIGINT is meant for the main process; the terminal sends it to all. Workers get the user's handler back.
-    _users_handlers.append(signal.signal(signal.SIGINT, signal.SIG_IGN))
+def _become_independent() -> Any:
+    """Shed what a fork of the training process brings along. Returns its handler of SIGINT, for the workers."""
+    # SIGINT is meant for the main process; the terminal sends it to all.
+    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     gc.disable()  # a collection would touch, and so copy, every page inherited from the main process
     # Daemonic for the main process, which ends it at exit; not for itself, or it could have no children.
     multiprocessing.process.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-
-
-def _import_quietly(modules: frozenset[str]) -> None:
-    """Import what the workers will need, once, so that each fork has it. An error is theirs to report."""
-    for name in sorted(modules):
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-
-
-class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
-    """A proper multiprocessing process, named and numbered as if the main process had started it."""
-
-    def __init__(self, name: str, identity: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        super().__init__(target=_run_worker, args=args, name=name, daemon=True)
-        self._identity = identity
-
-
-class _SpawnedWorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
-    """The same as a new interpreter, for a supervisor that must not be forked."""
-
-    def __init__(self, name: str, identity: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        super().__init__(target=_run_spawned_worker, args=args, name=name, daemon=True)
-        self._identity = identity
-
-
-def _run_spawned_worker(worker_id: int, job: CarriedJob, board: Board, sock: PassedFd, supervisor_pid: int) -> None:
-    worker.main(worker_id, job, board, socket.socket(fileno=sock.fd), supervisor_pid)
-
-
-def _run_worker(silence: warnings.catch_warnings[Any], others: list[int], *args: Any) -> None:
-    silence.__exit__(None, None, None)
-    for fd in others:
-        os.close(fd)
-    gc.enable()
-    worker.main(*args, on_interrupt=_users_handlers[-1])
+    return on_interrupt
 
 
 class Supervisor:
     """The workers of one iterator."""
 
-    def __init__(self, spec: SupervisorSpec, tainted_by: str | None) -> None:
+    def __init__(self, spec: SupervisorSpec, tainted_by: str | None, on_interrupt: Any) -> None:
         self._spec = spec
         self._tainted_by = tainted_by
+        self._launcher: Launcher = (
+            Spawning(spec.job, spec.board, spec.start_method)
+            if tainted_by
+            else Forking(spec.job, spec.board, spec.start_method, on_interrupt)
+        )
         self._control = Channel(socket.socket(fileno=spec.control.fd), blocking=True)
         self._board = spec.board
         self._lives: dict[int, _Life] = {}  # by pidfd
@@ -150,11 +115,13 @@ class Supervisor:
         self._poll.register(spec.main_pidfd.fd, select.POLLIN)
 
     def run(self) -> None:
-        for worker_id in range(len(self._spec.names)):
+        for worker_id in range(len(self._spec.workers)):
             self._start(worker_id, life=self._board.doing(worker_id).life + 1)
         self._board.set_busy(False)
         while self._stopping is None:
             self._board.tick()
+            if self._all_are_ready():  # not before: the first batch is waited for
+                self._launcher.warm_up()
             for fd, _ in self._poll.poll(TICK_S * 1000):
                 if fd == self._spec.main_pidfd.fd:
                     return
@@ -168,37 +135,20 @@ class Supervisor:
     # -- starting and burying --------------------------------------------------------------------------------------
 
     def _start(self, worker_id: int, life: int) -> None:
-        ours, theirs = channel.pair()
         self._board.reset(worker_id, life)
-        process = self._start_spawned(worker_id, theirs) if self._tainted_by else self._fork(worker_id, theirs, ours)
-        theirs.close()
+        process, ours = self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
         pidfd = os.pidfd_open(process.pid)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd)
         self._poll.register(pidfd, select.POLLIN)
         self._tell(Started(worker_id, life, process.pid, self._tainted_by), [ours.fileno(), pidfd])
         ours.close()
 
-    def _fork(self, worker_id: int, theirs: socket.socket, ours: socket.socket) -> Any:
-        spec = self._spec
-        others = [self._control.fileno(), spec.main_pidfd.fd, ours.fileno(), *self._lives]
-        # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
-        silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
-        args = (silence, others, worker_id, spec.job, self._board, theirs, os.getpid())
-        process = _WorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
-        process._start_method = spec.start_method
-        with silence:
-            process.start()
-        return process
+    def _own_descriptors(self) -> list[int]:
+        """What a worker must not keep open."""
+        return [self._control.fileno(), self._spec.main_pidfd.fd, *self._lives]
 
-    def _start_spawned(self, worker_id: int, theirs: socket.socket) -> Any:
-        spec = self._spec
-        args = (worker_id, spec.job, self._board, PassedFd(theirs.fileno()), os.getpid())
-        process = _SpawnedWorkerProcess(spec.names[worker_id], spec.identities[worker_id], args)
-        process._start_method = spec.start_method
-        self._board.set_busy(True)
-        process.start()  # writes the job to a pipe that the new interpreter reads when it has imported the main script
-        self._board.set_busy(False)
-        return process
+    def _all_are_ready(self) -> bool:
+        return all(self._board.doing(life.worker_id).phase is not Phase.STARTING for life in self._lives.values())
 
     def _bury(self, life: _Life) -> None:
         """Reap a worker, say how it ended, and start the next life unless there is to be none."""
@@ -267,3 +217,4 @@ class Supervisor:
 
     def kill_all(self) -> None:
         self._signal_all(signal.SIGKILL)
+        self._launcher.close()

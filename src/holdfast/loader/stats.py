@@ -1,0 +1,36 @@
+"""What a loader counts, and what it tells of it.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStats:
+    """A reading of `loader.stats()`. Counts are of the loader's whole life, over all its iterators."""
+
+    batches: int
+    waited_s: float
+    """Seconds that `next()` spent waiting for a batch."""
+    restarts: int
+    """Worker processes that were lost and replaced."""
+    supervisor_restarts: int
+    new_interpreters: str | None
+    """Why the workers of spawn or forkserver are new interpreters and not forks of one that has the imports done."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """The same, while it is being counted."""
+
+    batches: int = 0
+    waited_s: float = 0.0
+    restarts: int = 0
+    supervisor_restarts: int = 0
+    new_interpreters: str | None = None
+
+    def read(self) -> LoaderStats:
+        return LoaderStats(self.batches, self.waited_s, self.restarts, self.supervisor_restarts, self.new_interpreters)

@@ -1,0 +1,171 @@
+"""How a supervisor makes a worker process: a fork of itself, or a new interpreter where it must not be forked.
+
+    Forking     milliseconds; the worker inherits the job and every module
+    Spawning    an interpreter's start and its imports, seconds; so one spare is kept that has them behind it and waits,
+                on the socket that will be its own, to be told who it is
+
+Runs in: supervisor process (the launchers), worker process (the targets).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import multiprocessing
+import multiprocessing.process
+import os
+import pickle
+import select
+import signal
+import socket
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holdfast.workers import channel, worker
+from holdfast.workers.board import Board
+from holdfast.workers.channel import Channel
+from holdfast.workers.job import CarriedJob
+from holdfast.workers.passing import PassedFd
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a worker is to be: what torch's worker in its place would find in its own process object."""
+
+    worker_id: int
+    name: str
+    number: tuple[int, ...]
+
+
+class Launcher(Protocol):
+    """Starts workers. `launch` gives the process and the main process's end of its socket."""
+
+    def launch(self, who: Identity, keep_out: Iterable[int]) -> tuple[Any, socket.socket]: ...
+
+    def warm_up(self) -> None:
+        """Called now and then when all workers are well: prepare for the next launch."""
+
+    def close(self) -> None: ...
+
+
+def import_quietly(modules: frozenset[str]) -> None:
+    """Import what the workers will need, once, so that each has it. An error is theirs to report."""
+    for name in sorted(modules):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+class _ForkedProcess(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
+    """A proper multiprocessing process, named and numbered as if the main process had started it."""
+
+    def __init__(self, who: Identity, start_method: str | None, args: tuple[Any, ...]) -> None:
+        super().__init__(target=_run_forked, args=args, name=who.name, daemon=True)
+        self._identity = who.number
+        self._start_method = start_method
+
+
+class Forking:
+    """Workers are forks of this process. `start_method` is what `multiprocessing` is to say in them."""
+
+    def __init__(self, job: CarriedJob, board: Board, start_method: str | None, on_interrupt: Any) -> None:
+        self._job, self._board = job, board
+        self._start_method = start_method
+        self._on_interrupt = on_interrupt
+
+    def launch(self, who: Identity, keep_out: Iterable[int]) -> tuple[Any, socket.socket]:
+        ours, theirs = channel.pair()
+        # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
+        silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
+        args = (who.worker_id, self._job, self._board, theirs, os.getpid())
+        others = [*keep_out, ours.fileno()]
+        process = _ForkedProcess(who, self._start_method, (silence, others, self._on_interrupt, args))
+        with silence:
+            process.start()
+        theirs.close()
+        return process, ours
+
+    def warm_up(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _run_forked(
+    silence: warnings.catch_warnings[Any], others: list[int], on_interrupt: Any, args: tuple[Any, ...]
+) -> None:
+    silence.__exit__(None, None, None)
+    for fd in others:
+        os.close(fd)
+    gc.enable()
+    worker.main(*args, on_interrupt=on_interrupt)
+
+
+# -- new interpreters --------------------------------------------------------------------------------------------------
+
+
+class _SpawnedProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
+    """A new interpreter that waits to be told who it is."""
+
+    def __init__(self, start_method: str | None, args: tuple[Any, ...]) -> None:
+        super().__init__(target=_run_spawned, args=args, daemon=True)
+        self._start_method = start_method
+
+
+class Spawning:
+    """Workers are new interpreters. The job travels in a memfd, so that no start waits for the new one to read it."""
+
+    def __init__(self, job: CarriedJob, board: Board, start_method: str | None) -> None:
+        self._job, self._board = job.in_a_file(), board
+        self._start_method = start_method
+        self._spare: tuple[Any, socket.socket] | None = None
+
+    def launch(self, who: Identity, keep_out: Iterable[int]) -> tuple[Any, socket.socket]:
+        process, ours = self._take_spare() or self._start()
+        with contextlib.suppress(OSError):  # it is dead already, which will be noticed as any worker's death is
+            Channel(ours, blocking=True).send(pickle.dumps(who))
+        return process, ours
+
+    def warm_up(self) -> None:
+        if self._spare is None:
+            self._spare = self._start()
+
+    def close(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare[0].kill()
+            spare[1].close()
+
+    def _take_spare(self) -> tuple[Any, socket.socket] | None:
+        if self._spare is not None and select.select([self._spare[0].sentinel], [], [], 0)[0]:
+            self.close()  # it has died
+        spare, self._spare = self._spare, None
+        return spare
+
+    def _start(self) -> tuple[Any, socket.socket]:
+        ours, theirs = channel.pair()
+        process = _SpawnedProcess(self._start_method, (self._job, self._board, PassedFd(theirs.fileno()), os.getpid()))
+        process.start()
+        theirs.close()
+        return process, ours
+
+
+def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, supervisor_pid: int) -> None:
+    worker.die_with_parent(supervisor_pid)
+    # A spare has no user's loop to interrupt; what the terminal sends to all is meant for the main process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import_quietly(job.modules)
+    own = socket.socket(fileno=sock.fd)
+    told = Channel(own, blocking=True).receive()
+    if told is None:
+        return
+    who: Identity = pickle.loads(told[0])
+    process: Any = multiprocessing.process.current_process()
+    process._name, process._identity = who.name, who.number
+    worker.main(who.worker_id, job, board, own, supervisor_pid)
