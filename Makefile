@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test pythons bench lint format clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: $(INSTALLED) ## one epoch through torch's loader and ours, side by side
 
 test: lint ## all checks and all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+pythons: ## the tests that need no torch, on every other Python that is found
+	tools/pythons $(ARGS)
 
 bench: $(INSTALLED) ## the benchmarks: both loaders, interleaved, as ratios
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -33,8 +36,8 @@ format: $(INSTALLED) ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-clean: ## remove the environment and the caches
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove the environments and the caches
+	rm -rf $(VENV) $(VENV)-3.* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # The stamp is touched last: an installation that was interrupted is done again.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -4,6 +4,8 @@ After each test, once its garbage is collected: no process, descriptor, name in 
 looked at again and again until a deadline; then the test fails with the stacks of what is left.
 A test that failed on its own is not checked: its traceback keeps its objects alive.
 
+Where torch is not installed (`make pythons`), what needs it is not collected.
+
 Runs in: the test process.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 from collections.abc import Iterator
 
 import psutil
@@ -20,6 +23,27 @@ from holdfast.testing import Leaks, leaks_since, snapshot
 
 LEAK_DEADLINE_S = 15.0
 _failed = pytest.StashKey[bool]()
+
+NEED_TORCH = [
+    "faults",
+    "lifetime",
+    "parity",
+    "unit/test_backends.py",
+    "unit/test_collate.py",
+    "unit/test_layout.py",
+    "unit/test_layout_roundtrip.py",
+    "unit/test_schedule.py",
+    "unit/test_slots_random.py",
+    "unit/test_worker_loop.py",
+    "unit/test_writer.py",
+]
+"""A list, and not whatever fails to import: a test that should run without torch and does not is an error."""
+
+collect_ignore = [] if importlib.util.find_spec("torch") else NEED_TORCH  # pytest reads this name
+
+
+def pytest_report_header() -> list[str]:
+    return [f"not collected, for want of torch: {', '.join(collect_ignore)}"] if collect_ignore else []
 
 
 def pytest_collection_finish() -> None:

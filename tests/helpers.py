@@ -1,7 +1,6 @@
-"""What the lifetime and fault tests share: datasets, bounded waits, child programs, readings of processes and memory.
+"""What the lifetime and fault tests share: datasets, child programs, readings of processes and memory.
 
 Datasets live at module level, so that they pickle by reference under spawn and forkserver.
-Every wait has a deadline, and says what it waited for when the deadline passes.
 A child program runs in a session of its own, with an environment variable that marks it and every process that comes
 from it: whatever carries the mark after the program's end was left behind.
 
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -31,25 +30,13 @@ import psutil
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
+from waits import CLOSE_DEADLINE_S, PATIENCE_S, is_running, wait_until
+
 TESTS = Path(__file__).parent
 PROGRAMS = TESTS / "programs"
 START_METHODS = ("fork", "spawn", "forkserver")
 
-PATIENCE_S = 60.0
-"""For what must happen, on a machine that may be slow."""
-CLOSE_DEADLINE_S = 10.0
-"""For a close, whatever a worker does."""
 MARK = "HOLDFAST_TEST_MARK"
-
-
-def wait_until(condition: Callable[[], object], deadline_s: float, what: str = "the condition") -> float:
-    """Wait until `condition()` is true; fail past the deadline. Returns the seconds it took."""
-    start = time.monotonic()
-    while not condition():
-        if time.monotonic() - start > deadline_s:
-            raise AssertionError(f"{what} did not come true within {deadline_s} s")
-        time.sleep(0.005)
-    return time.monotonic() - start
 
 
 # --- values that are known from the index alone -----------------------------------------------------------------
@@ -212,14 +199,6 @@ def _first_to_create(path: str) -> bool:
 
 def worker_pids(iterator: Any) -> list[int]:
     return [worker.pid for worker in iterator._workers]
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process exists and is not a zombie."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def wait_until_ended(pids: Sequence[int], deadline_s: float = CLOSE_DEADLINE_S) -> float:

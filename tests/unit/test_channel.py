@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import PATIENCE_S
 from holdfast.workers import channel
 from holdfast.workers.channel import MAX_MESSAGE, Channel
+from waits import PATIENCE_S
 
 
 @contextlib.contextmanager

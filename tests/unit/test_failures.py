@@ -13,9 +13,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from helpers import PATIENCE_S
 from holdfast.workers import failures
 from holdfast.workers.failures import Failure, capture, rebuild
+from waits import PATIENCE_S
 
 WHERE = "raised in DataLoader worker process 1 (pid 17), batch 4, dataset[9]"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers import PATIENCE_S, is_running, wait_until
 from holdfast.transport import forks
 from holdfast.transport.forks import ForkGuard
+from waits import PATIENCE_S, is_running, wait_until
 
 
 class Pool:

@@ -19,7 +19,6 @@ from typing import Any
 
 import cloudpickle
 import pytest
-import torch
 
 from holdfast.errors import NotPicklable
 from holdfast.transport import pickling
@@ -164,6 +163,7 @@ def _starting() -> Iterator[None]:
 @pytest.mark.usefixtures("_starting")
 def test_a_shared_tensor_stays_shared() -> None:
     """The pickle holds a descriptor, not the bytes, and what one side writes the other reads."""
+    torch = pytest.importorskip("torch")
     tensor = torch.zeros(1 << 20).share_memory_()
     data, _ = pickling.dumps(Box(tensor=tensor, transform=lambda x: x), "dataset")
     assert len(data) < 10_000
@@ -175,6 +175,7 @@ def test_a_shared_tensor_stays_shared() -> None:
 @pytest.mark.usefixtures("_starting")
 def test_an_ordinary_tensor_is_moved_to_shared_memory_as_torch_does() -> None:
     """Many workers, one copy: also inside an object of a class that travels by value."""
+    torch = pytest.importorskip("torch")
     tensor = torch.arange(1 << 18)
 
     class Local:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.transport.segments import PAGE, Segment, slot_bytes_for
 
-from .one_process import descriptors, memory_in_use, segments
+from .readings import descriptors, memory_in_use, segments
 
 KB = 1024
 

@@ -4,6 +4,7 @@ test_slots_random.py."""
 from __future__ import annotations
 
 import gc
+import importlib.util
 import itertools
 import os
 import pickle
@@ -17,14 +18,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from helpers import PATIENCE_S
 from holdfast.transport.forks import ForkGuard
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.transport.slots import Slot, SlotPool
+from waits import PATIENCE_S
 
-from .one_process import FIRST_GUESS, count_from_here, descriptors, memory_in_use, pages, segments, travel
+from .readings import FIRST_GUESS, count_from_here, descriptors, memory_in_use, pages, segments
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch
+
+    from .one_process import travel
+
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
 
 MB = 1 << 20
 
@@ -41,15 +49,17 @@ def write(slot: Slot, nbytes: int, byte: bytes = b"x") -> None:
     slot.touched = max(slot.touched, nbytes)
 
 
-def tensor_in(pool: SlotPool, slot: Slot, start: int, nbytes: int) -> torch.Tensor:
-    """A view as the user gets it."""
+def tensor_in(pool: SlotPool, slot: Slot, start: int, nbytes: int) -> Any:
+    """A view as the user gets it: a tensor, or an array where there is no torch."""
+    if not HAS_TORCH:
+        return pool.hand_out_array(slot, start, nbytes)
     buffer, ref = pool.hand_out(slot, start, nbytes)
     tensor = torch.frombuffer(buffer, dtype=torch.uint8)
     ref.storage = weakref.ref(tensor.untyped_storage())
     return tensor
 
 
-def deliver(pool: SlotPool, slot: Slot, nbytes: int = PAGE) -> torch.Tensor:
+def deliver(pool: SlotPool, slot: Slot, nbytes: int = PAGE) -> Any:
     """A batch of one tensor that fills the slot's first bytes."""
     write(slot, nbytes)
     tensor = tensor_in(pool, slot, 0, nbytes)
@@ -59,7 +69,7 @@ def deliver(pool: SlotPool, slot: Slot, nbytes: int = PAGE) -> torch.Tensor:
 
 def bytes_of(view: Any) -> bytes:
     """A copy of what an array, a tensor or a memoryview looks at."""
-    return (view.numpy() if isinstance(view, torch.Tensor) else view).tobytes()
+    return (view.numpy() if hasattr(view, "numpy") else view).tobytes()
 
 
 class Blob:
@@ -186,6 +196,7 @@ def test_a_slot_is_free_when_its_last_view_is_gone_and_not_before() -> None:
 
 
 @pytest.mark.parametrize("derive", ["slice", "reshape", "detach", "numpy", "numpy of a slice", "memoryview", "storage"])
+@needs_torch
 def test_whatever_is_derived_from_a_view_keeps_the_slot(derive: str) -> None:
     """The tensor itself may go: what still looks at its bytes is enough."""
     pool = SlotPool(warm_slots=2)
@@ -209,6 +220,7 @@ def test_whatever_is_derived_from_a_view_keeps_the_slot(derive: str) -> None:
     pool.close()
 
 
+@needs_torch
 def test_a_clone_does_not_keep_the_slot() -> None:
     """A copy has memory of its own."""
     pool = SlotPool(warm_slots=2)
@@ -220,6 +232,7 @@ def test_a_clone_does_not_keep_the_slot() -> None:
 
 
 @pytest.mark.parametrize("derive", ["whole", "slice", "reshape", "memoryview", "tensor"])
+@needs_torch
 def test_an_array_of_a_batch_keeps_the_slot(derive: str) -> None:
     """numpy arrays are views of the slot as tensors are, and so is whatever is derived from them."""
     pool = SlotPool(warm_slots=2)
@@ -240,6 +253,7 @@ def test_an_array_of_a_batch_keeps_the_slot(derive: str) -> None:
     pool.close()
 
 
+@needs_torch
 def test_a_buffer_that_a_users_class_takes_out_of_band_keeps_the_slot() -> None:
     """Pickle protocol 5: a class may rebuild itself around any view of the bytes that it is handed."""
     pool = SlotPool(warm_slots=2)
@@ -251,6 +265,7 @@ def test_a_buffer_that_a_users_class_takes_out_of_band_keeps_the_slot() -> None:
     pool.close()
 
 
+@needs_torch
 def test_share_memory_under_a_numpy_view_does_not_free_the_slot() -> None:
     """share_memory_() swaps the storage's memory: the buffer goes, but the array still looks at the slot."""
     pool = SlotPool(warm_slots=2)
@@ -268,6 +283,7 @@ def test_share_memory_under_a_numpy_view_does_not_free_the_slot() -> None:
     pool.close()
 
 
+@needs_torch
 def test_a_numpy_view_outlives_share_memory_and_the_pool() -> None:
     """As above, and then loader and pool are dropped: the array must not look at memory that is not mapped any more.
 
@@ -294,6 +310,7 @@ def test_a_numpy_view_outlives_share_memory_and_the_pool() -> None:
     assert done.returncode == 0
 
 
+@needs_torch
 def test_what_was_seen_through_a_swapped_storage_goes_with_it() -> None:
     """share_memory_() under a numpy view, then close, then the view goes: and with it, at once, the memory."""
     pool = SlotPool(warm_slots=2)
@@ -418,7 +435,7 @@ def test_a_real_forked_child_reads_its_batch_after_the_parent_reused_everything(
     pid = os.fork()
     if pid == 0:
         os.read(go, 1)
-        os._exit(0 if bytes(view.numpy()) == b"x" * PAGE else 1)
+        os._exit(0 if bytes_of(view) == b"x" * PAGE else 1)
     os.close(go)
     del view
     others = [pool.acquire() for _ in range(20)]
@@ -607,8 +624,8 @@ def test_thinning_keeps_every_byte_of_every_view_that_is_left() -> None:
     """Views that share pages, touch and overlap; every second one is dropped."""
     pool = SlotPool(warm_slots=2)
     slot = pool.acquire()
-    content = torch.randint(0, 256, (16 * PAGE,), dtype=torch.uint8)
-    slot.peek(0, 16 * PAGE)[:] = content.numpy().data
+    content = np.random.default_rng(0).bytes(16 * PAGE)
+    slot.peek(0, 16 * PAGE)[:] = content
     slot.touched = 16 * PAGE
     ranges = [(k * 3000, 5000) for k in range(16)]
     views = [tensor_in(pool, slot, start, nbytes) for start, nbytes in ranges]
@@ -617,7 +634,7 @@ def test_thinning_keeps_every_byte_of_every_view_that_is_left() -> None:
     pool.collect()
     others = [pool.acquire() for _ in range(20)]
     for view, (start, nbytes) in zip(views, [r for k, r in enumerate(ranges) if k % 4], strict=True):
-        assert torch.equal(view, content[start : start + nbytes])
+        assert bytes_of(view) == content[start : start + nbytes]
     del others
     pool.close()
 
@@ -662,7 +679,7 @@ def test_a_view_outlives_the_pool_and_takes_its_memory_along() -> None:
     del pool, slots
     gc.collect()
     assert watched() is not None
-    assert all(bytes(view.numpy()) == b"x" * 3 * PAGE for view in views)
+    assert all(bytes_of(view) == b"x" * 3 * PAGE for view in views)
     assert memory_in_use() == 6 * PAGE
     views.pop()
     assert memory_in_use() == 3 * PAGE
@@ -682,7 +699,7 @@ def test_batches_kept_from_many_closed_pools_hold_no_descriptors() -> None:
     del pool
     assert descriptors() == 0
     assert memory_in_use() == 20 * PAGE
-    assert all(bytes(view.numpy()) == b"x" * PAGE for view in kept)
+    assert all(bytes_of(view) == b"x" * PAGE for view in kept)
 
 
 def test_close_thins_batches_of_which_a_part_is_kept() -> None:
@@ -698,6 +715,7 @@ def test_close_thins_batches_of_which_a_part_is_kept() -> None:
     assert label[0] == ord("x")
 
 
+@needs_torch
 def test_a_batch_that_went_through_the_pool_leaves_nothing() -> None:
     """The whole way of a batch, spilled and not, and then the end."""
     pool = SlotPool(warm_slots=4)

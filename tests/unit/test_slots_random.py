@@ -31,7 +31,8 @@ from holdfast.transport.forks import ForkGuard
 from holdfast.transport.segments import PAGE
 from holdfast.transport.slots import Slot, SlotPool
 
-from .one_process import FIRST_GUESS, adopted, begun, count_from_here, descriptors, memory_in_use, pages, segments
+from .one_process import adopted, begun
+from .readings import FIRST_GUESS, count_from_here, descriptors, memory_in_use, pages, segments
 
 MB = 1 << 20
 MAX_OUT = 24

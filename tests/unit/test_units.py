@@ -14,7 +14,7 @@ from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
 from holdfast.workers.messages import Kind, Result
 
-from .one_process import count_from_here, descriptors, memory_in_use
+from .readings import count_from_here, descriptors, memory_in_use
 
 MB = 1 << 20
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.transport.segments import Segment, slot_bytes_for
 from holdfast.transport.writer import SlotWriter, area_of
 
-from .one_process import descriptors
+from .readings import descriptors
 
 SLOT_BYTES = 16 * 1024
 

@@ -21,11 +21,11 @@ from types import FunctionType
 from typing import Any, ClassVar
 
 import cloudpickle
-import torch.multiprocessing  # noqa: F401  (registers torch's reductions with ForkingPickler)
 
 from holdfast.errors import NotPicklable
 from holdfast.transport import main_module
 
+# `import torch` adds torch's to it: where there is a tensor, they are there.
 _MULTIPROCESSING_REDUCERS: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
 
 
