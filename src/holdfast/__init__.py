@@ -12,11 +12,15 @@ if _typing.TYPE_CHECKING:
         InternalError,
         NotPicklable,
         TooManyRestarts,
+        TooManySkipped,
         WorkerCrashed,
         WorkerError,
         WorkerInitError,
+        WorkerTimeout,
     )
+    from holdfast.incident import Incident
     from holdfast.loader.dataloader import DataLoader
+    from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
 
 __version__ = "0.1.0"
@@ -25,18 +29,24 @@ __all__ = [
     "DataLoader",
     "HoldfastError",
     "HoldfastWarning",
+    "Incident",
     "InternalError",
     "LoaderStats",
     "NotPicklable",
+    "SkippedSample",
     "TooManyRestarts",
+    "TooManySkipped",
     "WorkerCrashed",
     "WorkerError",
     "WorkerInitError",
+    "WorkerTimeout",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "DataLoader": "holdfast.loader.dataloader",
+    "Incident": "holdfast.incident",
     "LoaderStats": "holdfast.loader.stats",
+    "SkippedSample": "holdfast.loader.skips",
 }
 
 

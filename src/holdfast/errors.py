@@ -3,8 +3,10 @@
     HoldfastError(Exception)
       WorkerError(HoldfastError, RuntimeError)     torch raises RuntimeError here: existing handlers keep working
         WorkerCrashed                              a worker died while it had a batch in hand, more than once
+        WorkerTimeout                              a sample took longer than sample_timeout, more than once
         WorkerInitError                            a worker died before its first sample
         TooManyRestarts                            workers die again and again outside any sample
+      TooManySkipped(HoldfastError, RuntimeError)  more samples could not be loaded than max_skipped allows
       NotPicklable(HoldfastError, TypeError)       something the workers need cannot be sent to them
       InternalError(HoldfastError)                 a bug of holdfast itself
     HoldfastWarning(UserWarning)
@@ -36,12 +38,20 @@ class WorkerCrashed(WorkerError):
     """A worker died while it was loading a batch, and the batch could not be loaded by its replacement either."""
 
 
+class WorkerTimeout(WorkerError):
+    """A sample took longer than `sample_timeout` each time it was tried. The worker's stacks are in the message."""
+
+
 class WorkerInitError(WorkerError):
     """A worker died before it was ready for its first sample."""
 
 
 class TooManyRestarts(WorkerError):
     """Workers, or their supervisor, die again and again without a sample to blame."""
+
+
+class TooManySkipped(HoldfastError, RuntimeError):
+    """More samples of an epoch could not be loaded than the loader's `max_skipped` allows."""
 
 
 class NotPicklable(HoldfastError, TypeError):

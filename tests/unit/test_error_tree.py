@@ -16,17 +16,21 @@ from holdfast.errors import (
     InternalError,
     NotPicklable,
     TooManyRestarts,
+    TooManySkipped,
     WorkerCrashed,
     WorkerError,
     WorkerInitError,
+    WorkerTimeout,
 )
 
 EXAMPLES: list[HoldfastError] = [
     HoldfastError("message"),
     WorkerError("message", worker_id=1, sample_index=17),
     WorkerCrashed("message", worker_id=0, sample_index=("key", 3)),
+    WorkerTimeout("message", worker_id=0, sample_index=5),
     WorkerInitError("message", worker_id=3),
     TooManyRestarts("message"),
+    TooManySkipped("message"),
     NotPicklable("message", path="dataset.transform.fn"),
     InternalError("message"),
 ]

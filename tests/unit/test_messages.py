@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from holdfast.workers import messages
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
-from holdfast.workers.messages import Exited, Kind, Order, Result, Retire, Started, Stop
+from holdfast.workers.messages import (
+    Epoch,
+    Exited,
+    Kind,
+    Order,
+    Progress,
+    Reason,
+    Result,
+    Retire,
+    Started,
+    Stop,
+    Unit,
+)
 
 counts = st.integers(0, 2**63 - 1)
 refs = st.tuples(counts, counts, counts)
@@ -24,10 +36,11 @@ def test_a_unit_arrives_as_it_was_sent(
     unit: int, attempt: int, slot: tuple[int, int, int], indices: bytes | tuple[int, int, int]
 ) -> None:
     """With its indices in the message, or their place in a slot."""
-    message = marshal.loads(messages.pack_unit(unit, attempt, slot, indices))
+    sent = Unit(unit, attempt, slot, indices, (7, 9), True)
+    message = marshal.loads(messages.pack_unit(sent))
     assert message[0] == Order.UNIT
     got = messages.unpack_unit(message)
-    assert (got.unit, got.attempt, got.slot, got.indices) == (unit, attempt, slot, indices)
+    assert got == sent
     assert isinstance(got.indices, bytes) == isinstance(indices, bytes)
 
 
@@ -65,7 +78,13 @@ def test_segments_to_forget_are_listed(numbers: list[int]) -> None:
 @pytest.mark.parametrize("seed", [None, 0, 2**63])
 def test_a_new_epoch_brings_its_seed(seed: int | None) -> None:
     """DataPipes need one; other datasets have none."""
-    assert marshal.loads(messages.pack_resume(seed)) == (Order.RESUME, seed)
+    assert marshal.loads(messages.pack_resume(Epoch(seed, 3))) == (Order.RESUME, seed, 3)
+
+
+def test_a_progress_arrives_as_it_was_sent() -> None:
+    """With the epoch it is of."""
+    progress = Progress({"torch": b"1"}, {"numpy": b"2"}, 3, 24, b"state", 2, 8, (1,))
+    assert messages.unpack_progress(messages.pack_progress(Epoch(None, 7), progress)) == (Epoch(None, 7), progress)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +92,16 @@ def test_a_new_epoch_brings_its_seed(seed: int | None) -> None:
     [
         Started(worker_id=1, life=2, pid=3, tainted_by=None),
         Started(worker_id=1, life=2, pid=3, tainted_by="CUDA"),
-        Exited(worker_id=1, life=2, pid=3, exitcode=-9, doing=Doing(Phase.FETCH, 4, 5, 6), replaced=True),
+        Exited(
+            worker_id=1,
+            life=2,
+            pid=3,
+            exitcode=-9,
+            doing=Doing(Phase.FETCH, 4, 5, 6),
+            replaced=True,
+            reason=Reason.HUNG,
+            stack="File",
+        ),
         Retire(worker_id=1),
         Stop(grace_s=0.5),
     ],
@@ -89,18 +117,20 @@ def test_what_supervisor_and_main_tell_each_other_pickles(message: object) -> No
 def test_orders_can_be_told_apart() -> None:
     """Every first item is another one, and a plain number in the message."""
     packed = [
-        messages.pack_unit(0, 1, (0, 0, 0), b""),
+        messages.pack_unit(Unit(0, 1, (0, 0, 0), b"")),
         messages.pack_segment(0, 0),
         messages.pack_forget([]),
-        messages.pack_resume(None),
+        messages.pack_resume(Epoch(None, None)),
+        messages.pack_restore(b""),
     ]
     assert [marshal.loads(message)[0] for message in packed] == list(Order)
 
 
 def test_the_largest_inline_parts_fit_into_a_message() -> None:
-    """32 kB of indices, 16 kB of layout and a dozen spilled areas stay below what a socket carries."""
+    """32 kB of indices; 16 kB of layout, 40 kB of asides and a dozen spilled areas: less than a socket carries."""
     large = 2**62
-    unit = messages.pack_unit(large, large, (large, large, large), b"x" * 32 * 1024)
-    result = Result(0, large, large, True, (large,) * 12, (large,) * 12, b"x" * 16 * 1024)
+    unit = messages.pack_unit(Unit(large, large, (large, large, large), b"x" * 32 * 1024))
+    inline = b"x" * 16 * 1024, b"x" * 40 * 1024
+    result = Result(0, large, large, True, (large,) * 12, (large,) * 12, *inline)
     assert len(unit) <= MAX_MESSAGE
     assert len(messages.pack_result(result)) <= MAX_MESSAGE

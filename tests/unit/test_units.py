@@ -12,7 +12,7 @@ from holdfast.loader.units import DescriptorsRanOut, Units
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.messages import Kind, Result
+from holdfast.workers.messages import Kind, Result, Unit
 
 from .readings import count_from_here, descriptors, memory_in_use
 
@@ -23,7 +23,7 @@ class Sent:
     """Stands for a backend: notes what it is told to send."""
 
     def __init__(self) -> None:
-        self.orders: list[tuple[int, int, int, Slot, bytes | Slot]] = []
+        self.orders: list[tuple[int, Unit, tuple[Slot, ...]]] = []
 
     def submit(self, *order: Any) -> None:
         self.orders.append(cast(Any, order))
@@ -52,10 +52,11 @@ def test_a_unit_is_sent_with_its_indices_and_a_slot() -> None:
     units, sent, pool = started()
     units.add(5, worker_id=2, payload=pickle.dumps([1, 2]))
     units.send(5)
-    (worker_id, unit, attempt, slot, indices) = sent.orders[0]
-    assert (worker_id, unit, attempt, indices) == (2, 5, 1, pickle.dumps([1, 2]))
+    (worker_id, unit, slots) = sent.orders[0]
+    assert worker_id == 2
+    assert unit == Unit(5, 1, slots[0].ref, pickle.dumps([1, 2]), (0,), False)
     assert units.sent_to(2) == [5]
-    assert units[5].slot is slot
+    assert slots == (units[5].slot,)
     pool.close()
 
 
@@ -65,8 +66,8 @@ def test_indices_that_are_too_large_for_a_message_travel_in_a_slot() -> None:
     payload = pickle.dumps(list(range(65_536)))
     units.add(0, worker_id=0, payload=payload)
     units.send(0)
-    place = sent.orders[0][4]
-    assert isinstance(place, Slot)
+    place = sent.orders[0][2][1]
+    assert sent.orders[0][1].indices == place.ref
     assert bytes(place.peek(0, len(payload))) == payload
     units.take(UnitDone(0, header(0), []))
     assert pool.acquire() is place

@@ -19,11 +19,12 @@ from holdfast.transport import layout
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import channel, messages
 from holdfast.workers import worker as worker_module
+from holdfast.workers.attempts import Care
 from holdfast.workers.board import Board, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import CarriedJob, Job
-from holdfast.workers.messages import Kind, Result
+from holdfast.workers.messages import Epoch, Kind, Result, Unit
 from holdfast.workers.worker import Worker
 
 _sessions: list[Session] = []
@@ -57,8 +58,12 @@ class Session:
             "auto_collation": True,
             "drop_last": False,
             "base_seed": 1,
-            "shared_seed": None,
             "num_workers": 1,
+            "epoch": Epoch(None, None),
+            "care": Care(),
+            "sample_timeout_s": None,
+            "max_restarts": 3,
+            "has_been_ready": False,
         }
         self.job = Job(dataset=dataset, collate_fn=collate_fn, **{**facts, **changes})
         ours, theirs = channel.pair()
@@ -72,7 +77,7 @@ class Session:
     def order(self, unit: int, indices: Any, slot: Slot | None = None) -> Slot:
         slot = self.slots[unit] = slot or self.pool.acquire()
         self.ours.send(messages.pack_segment(slot.segment.number, slot.segment.nbytes), [slot.segment.fd])
-        self.ours.send(messages.pack_unit(unit, 1, slot.ref, pickle.dumps(indices)))
+        self.ours.send(messages.pack_unit(Unit(unit, 1, slot.ref, pickle.dumps(indices))))
         return slot
 
     def run(self) -> list[Result]:

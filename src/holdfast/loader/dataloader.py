@@ -8,19 +8,25 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import torch.utils.data
 from torch.utils.data import Dataset, Sampler
 
 from holdfast import options
 from holdfast.errors import HoldfastWarning
+from holdfast.incident import Incidents
 from holdfast.loader import backends
+from holdfast.loader.in_process import InProcessIterator
 from holdfast.loader.iterator import LoaderIterator
+from holdfast.loader.ledger import Ledger
+from holdfast.loader.policy import Policy
+from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import Counters, LoaderStats
 
 T_co = TypeVar("T_co", covariant=True)
@@ -30,6 +36,15 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`. Arguments before `backend` are torch's, with torch's meaning.
 
     Args:
+        on_error: what to do about a sample that cannot be loaded, however it fails: "raise" (as torch), "skip" (the
+            batch is smaller), "replace" (by another sample, so that sizes and counts stay the same).
+        max_retries: further attempts at a sample whose worker died or hung, or that raised one of `retry_on`.
+        retry_on: exception types worth another attempt, after a while, such as `(OSError,)`.
+        max_skipped: stop with `TooManySkipped` past so many samples of an epoch (int), or that share of it (float).
+        max_restarts: deaths of one worker within a minute that are nobody's sample; past it, `TooManyRestarts`.
+        sample_timeout: seconds one sample may take. Past it the worker is replaced, and the sample treated as above.
+        skipped_file: where bad samples are remembered between runs. They are not tried again.
+        rng: "worker", torch's seeding; "sample": random numbers depend only on seed, epoch and position.
         backend: what runs the workers. None: what fits this platform.
     """
 
@@ -53,11 +68,26 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        on_error: Literal["raise", "skip", "replace"] = "raise",
+        max_retries: int = 1,
+        retry_on: tuple[type[Exception], ...] = (),
+        max_skipped: int | float | None = None,
+        max_restarts: int = 3,
+        sample_timeout: float | None = None,
+        skipped_file: str | os.PathLike[str] | None = None,
+        rng: Literal["worker", "sample"] = "worker",
         backend: str | None = None,
     ) -> None:
         self._disabled = options.is_disabled()
+        policy = Policy(on_error, max_retries, retry_on, max_skipped, max_restarts, sample_timeout, skipped_file, rng)
         if not self._disabled:
             backends.check_name(backend)
+            policy.check_length(dataset)
+            if num_workers == 0:
+                policy.check_without_workers()
+        self.on_error, self.max_retries, self.retry_on = on_error, max_retries, retry_on
+        self.max_skipped, self.max_restarts, self.sample_timeout = max_skipped, max_restarts, sample_timeout
+        self.skipped_file, self.rng = skipped_file, rng
         self.backend = backend
         self.shuffle = shuffle
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
@@ -81,13 +111,24 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)
+
+    @property
+    def incidents(self) -> Incidents:
+        """Everything that went wrong so far, and what was done about it."""
+        return self._ledger.incidents
+
+    @property
+    def skipped_samples(self) -> list[SkippedSample]:
+        """The samples that were passed over so far: index, reason, and what was delivered in their place."""
+        return list(self._ledger.skipped)
 
     def _get_iterator(self) -> Any:
         if self._disabled:
             _warn_disabled()
             return super()._get_iterator()
         if self.num_workers == 0:
-            return super()._get_iterator()
+            return InProcessIterator(self) if self._ledger.policy.changes_loading else super()._get_iterator()
         self.check_worker_number_rationality()
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)

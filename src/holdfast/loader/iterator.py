@@ -17,6 +17,7 @@ import os
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
@@ -24,23 +25,27 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
-from holdfast.errors import WorkerError
+from holdfast.errors import TooManySkipped, WorkerError
+from holdfast.incident import Incident
 from holdfast.loader import losses
+from holdfast.loader.bad_samples import BadSamples, Fate
+from holdfast.loader.ledger import Ledger
+from holdfast.loader.progress import WorkersProgress
+from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
 from holdfast.loader.units import DescriptorsRanOut, Units, UnitState, dump_indices
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
+from holdfast.workers import messages
 from holdfast.workers.backend import BackendFactory, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
-from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Kind
+from holdfast.workers.messages import BadSample, Epoch, Kind
+from holdfast.workers.rng import mix
 
 _GRACE_S = 3.0  # for workers to finish what they have in hand when the iterator is closed
-_MAX_ATTEMPTS = 2  # of a unit that was in hand when its worker died
-_MAX_IDLE_DEATHS = 3  # of a worker with nothing in hand, without a finished unit in between
 _SPARE_SLOTS = 3  # beyond those under way: what the user holds while asking for more
 _FOREVER_S = 1e9
 
@@ -58,7 +63,12 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._worker_init_fn = self._wrap_init_fn(loader.worker_init_fn)
         self._counters: Counters = loader._counters
-        self._idle_deaths = [0] * self._num_workers
+        self._sampler = loader.sampler
+        self._ledger: Ledger = loader._ledger
+        self._policy = self._ledger.policy
+        self._ledger.take_seed(int(self._base_seed))
+        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation)
+        self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None
         self._sampler_ended = False
@@ -72,6 +82,18 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
         self._units = Units(self._pool, self._backend)
+        unit_size = (loader.batch_size or 1) if self._is_iterable else 0
+        self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
+        self._progress.begin_epoch(self._epoch())
+        self._rescue = Rescue(
+            self._ledger,
+            self._units,
+            self._progress,
+            self._bad,
+            weakref.proxy(self),  # a cycle would keep a dropped iterator, and its workers, until the collector runs
+            is_iterable=self._is_iterable,
+            auto_collation=self._auto_collation,
+        )
         self._shutdown = False
         _end_at_exit(self)
         try:
@@ -97,9 +119,29 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             auto_collation=self._auto_collation,
             drop_last=self._drop_last,
             base_seed=int(self._base_seed),
-            shared_seed=self._shared_seed,
             num_workers=self._num_workers,
+            epoch=self._epoch(),
+            care=self._policy.care,
+            sample_timeout_s=self._policy.sample_timeout,
+            max_restarts=self._policy.max_restarts,
+            has_been_ready=self._ledger.has_been_ready,
         )
+
+    def _epoch(self) -> Epoch:
+        seed = mix(self._ledger.seed, self._bad.epoch) if self._policy.rng == "sample" else None
+        return Epoch(self._shared_seed, seed)
+
+    def _begin_epoch(self) -> None:
+        self._ledger.epoch += 1
+        self._position = 0
+        self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, self._count_samples())
+
+    def _count_samples(self) -> int | None:
+        """How many samples the epoch has, where that is known and somebody wants to know."""
+        if not isinstance(self._policy.max_skipped, float):
+            return None
+        counted: Any = self._dataset if self._is_iterable else self._sampler
+        return len(counted)
 
     @property
     def _is_iterable(self) -> bool:
@@ -113,7 +155,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             return list(self._backend.workers)
         except WorkerError as error:
-            self._break(error)
+            self.give_up(error)
             raise
 
     # -- epochs ----------------------------------------------------------------------------------------------------
@@ -130,23 +172,27 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._finished = False
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
-        self._backend.resume(self._shared_seed)
+        self._begin_epoch()
+        self._progress.begin_epoch(self._epoch())
+        self._backend.resume(self._epoch())
         self._prefetch()
 
     # -- giving out work -------------------------------------------------------------------------------------------
 
     def _prefetch(self) -> None:
         for k in range(self._schedule.capacity):
-            self._assign_next(is_first=k == 0)
+            self._try(functools.partial(self._assign_next, is_first=k == 0))
 
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
         if self._sampler_ended:
             return
         error: BaseException | None = None
-        payload = b""
+        payload, places = b"", (self._position,)
         try:
-            payload = dump_indices(next(self._sampler_iter))
+            indices = next(self._sampler_iter)
+            payload = dump_indices(indices)
+            self._position += len(indices) if self._auto_collation else 1
         except StopIteration:
             self._sampler_ended = True
             return
@@ -159,31 +205,22 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if assigned is None:
             return
         unit, worker_id = assigned
-        self._units.add(unit, worker_id, payload)
+        self._units.add(unit, worker_id, payload, places)
         error = error or self._lost_streams.get(worker_id)
         if error is None:
-            self._issue(unit)
+            self._send(unit)
         else:
-            self._fail(unit, error)
+            self.fail(unit, error)
 
-    def _issue(self, unit: int) -> None:
-        """Send a unit to its worker. What cannot be sent becomes the unit's error."""
-        try:
-            self._units.send(unit)
-        except Exception as error:
-            self._fail(unit, error)
-
-    def _fail(self, unit: int, error: BaseException) -> None:
-        """The unit will be delivered as an exception, if anyone still asks for it."""
-        if not self._schedule.expects(unit):
-            self._units.give_up(unit)
-            return
-        worker_id = self._units[unit].worker_id
-        self._units.fail(unit, error)
-        self._schedule.arrived(unit)
-        if self._lost_streams.get(worker_id) is error:
-            del self._lost_streams[worker_id]
-            self._end_stream(worker_id)
+    def _send(self, unit: int) -> None:
+        """Send a unit for the first time, without the samples that are known to be bad."""
+        fate = Fate.AGAIN if self._is_iterable else self._bad.screen(self.batch_number(unit), self._units[unit])
+        if fate is Fate.VOID:
+            self.void(unit)
+        elif fate is Fate.RAISE:
+            self.fail(unit, TooManySkipped(f"every sample that could stand in batch {self.batch_number(unit)} is bad"))
+        else:
+            self.issue(unit)
 
     # -- taking in results -----------------------------------------------------------------------------------------
 
@@ -204,8 +241,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._mend()
         while True:
             self._check_usable()
-            if self._due is not None:
+            if self._due is not None and not self._due[1].is_void:
                 return self._hand_over()
+            self._due = None
             step = self._schedule.next_step()
             if step is Step.WAIT:
                 self._wait()
@@ -218,8 +256,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 assert isinstance(step, int)
                 self._due = step, self._units[step]
                 self._book_due()
-                self._assign_next()
-                return self._hand_over()
+                self._try(self._assign_next)
 
     # -- interrupts: a signal handler of the user's may raise at any instruction above and below ----------------------
 
@@ -248,12 +285,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 continue  # its stream was given up in this very loop
             if unit not in self._units:
                 self._units.add(unit, self._schedule.worker_of(unit), b"")
-                self._fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
+                self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
             elif self._is_iterable and not self._units[unit].is_unsent:
-                self._lose_stream(self._units[unit].worker_id, "a signal handler raised inside next()")
+                worker_id = self._units[unit].worker_id
+                elements = self._progress.elements(worker_id)
+                reason = "a signal handler raised inside next()"
+                self.lose_stream(worker_id, losses.stream_lost(worker_id, reason, elements))
             else:
-                self._units[unit].attempt += 1
-                self._issue(unit)
+                self.issue(unit)
 
     def _check_usable(self) -> None:
         if self._broken is None and not self._finished and not self._shutdown:
@@ -283,7 +322,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         finally:
             self._let_go(state)
         if state.result.kind == Kind.FAILURE:
-            raise _no_stop_iteration(rebuild(Failure(*value)))
+            failure = Failure(*value)
+            self._note_raised(failure, state)
+            raise _no_stop_iteration(rebuild(failure))
         return self._pinned(value) if self._pin_memory else value
 
     def _pinned(self, value: Any) -> Any:
@@ -308,14 +349,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                     self._find_what_was_lost()
                     return
         except WorkerError as error:
-            self._break(error)
+            self.give_up(error)
             return
         finally:
             self._is_waiting = False
             self._counters.waited_s += time.monotonic() - began
         while events:
             event = events[0]
-            self._take_in(event)
+            self._try(self._take_in, event)
             if events and events[0] is event:  # (a shutdown has emptied the deque)
                 events.popleft()  # not before it is booked: an interrupt must not lose it
 
@@ -323,9 +364,18 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
-            self._worker_lost(event)
+            self._counters.restarts += event.replaced
+            self._rescue.worker_lost(event)
         else:
-            self._supervisor_lost(event)
+            self._counters.supervisor_restarts += 1
+            self._rescue.supervisor_lost(event, self._num_workers)
+
+    def _try(self, step: Callable[..., None], *args: Any) -> None:
+        """Too many bad samples end the epoch, wherever that is found out."""
+        try:
+            step(*args)
+        except TooManySkipped as error:
+            self.give_up(error)
 
     def _take_result(self, done: UnitDone) -> None:
         unit = done.result.unit
@@ -333,18 +383,58 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             state = self._units.take(done)
         except DescriptorsRanOut:
             error = OSError(errno.EMFILE, "a batch could not be received: this process has too many open files")
-            self._fail(unit, error)
+            self.fail(unit, error)
             return
+        self._ledger.has_been_ready = True
+        aside = self._read_aside(done, state)
         if state is None:
             return
-        self._idle_deaths[done.worker_id] = 0
         if done.result.kind == Kind.END:
             self._stream_exhausted(unit)
-        elif self._schedule.expects(unit):
+        elif not self._schedule.expects(unit):
+            self._units.give_up(unit)
+        elif done.result.kind == Kind.BAD_SAMPLES:
+            self._rescue.bad_samples(unit, done.worker_id, aside)
+        elif done.result.kind == Kind.BAD_BATCH:
+            self._rescue.bad_batch(unit, done.worker_id, self._decode_failure(state))
+        else:
+            if aside:
+                self._rescue.took_out(unit, done.worker_id, aside)
             self._pool.saw_batch(sum(done.result.used))
             self._schedule.arrived(unit)
-        else:
-            self._units.give_up(unit)
+
+    def _read_aside(self, done: UnitDone, state: UnitState | None) -> list[BadSample]:
+        """Book what the worker said of its progress; returns the samples that gave it trouble."""
+        said = done.result.aside
+        if not said:
+            return []
+        if not isinstance(said, bytes):
+            if state is None:
+                return []
+            area, offset, nbytes = said
+            said = bytes(state.areas[area].peek(offset, nbytes))
+        aside = messages.unpack_aside(said)
+        self._progress.heard(done.worker_id, aside, is_of_this_epoch=done.result.unit >= self._first_unit)
+        return [BadSample(*bad) for bad in aside.bad]
+
+    def _decode_failure(self, state: UnitState) -> Failure:
+        assert state.result is not None
+        return Failure(*layout.decode(state.result.layout, state.areas, self._pool))
+
+    def _note_raised(self, failure: Failure, state: UnitState) -> None:
+        assert state.result is not None
+        batch = self.batch_number(state.result.unit)
+        self._ledger.note(
+            Incident(
+                losses.raised(failure),
+                "raised",
+                state.worker_id,
+                epoch=self._bad.epoch,
+                batch=batch,
+                attempt=state.attempt,
+                evidence=failure.traceback,
+            )
+        )
 
     def _stream_exhausted(self, unit: int) -> None:
         """A worker's iterable has no more. It leaves what it was given beyond that untouched: those slots are free."""
@@ -364,71 +454,57 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._backend.retire(worker_id)
         self._assign_next()
 
-    # -- when something died ---------------------------------------------------------------------------------------
+    # -- what becomes of a unit that did not come out as it should (rescue.Deliveries) --------------------------------
 
-    def _worker_lost(self, lost: WorkerLost) -> None:
-        """Re-issue what the worker had not finished. Only the unit in hand is suspect."""
-        worker_id = lost.worker_id
-        self._counters.restarts += lost.replaced
-        units = self._units.sent_to(worker_id)
-        if not lost.replaced and (self._persistent_workers or self._schedule.is_active(worker_id)):
-            self._break(losses.died_starting(lost))
-        elif not self._schedule.is_active(worker_id):
-            for unit in units:
-                self._units.give_up(unit)
-        elif lost.doing.phase is Phase.STARTING or self._is_untouched(lost):
-            self._issue_again(units)
-        elif self._is_iterable:
-            self._lose_stream(worker_id, losses.how(lost))
+    def is_active(self, worker_id: int) -> bool:
+        return self._persistent_workers or self._schedule.is_active(worker_id)
+
+    def has_more(self, worker_id: int) -> bool:
+        return self._schedule.is_active(worker_id)
+
+    def batch_number(self, unit: int) -> int:
+        return unit - self._first_unit
+
+    def issue(self, unit: int) -> None:
+        """Send a unit to its worker. What cannot be sent becomes the unit's error."""
+        try:
+            self._units.send(unit)
+        except Exception as error:
+            self.fail(unit, error)
+
+    def fail(self, unit: int, error: BaseException) -> None:
+        """The unit will be delivered as an exception, if anyone still asks for it."""
+        if not self._schedule.expects(unit):
+            self._units.give_up(unit)
+            return
+        worker_id = self._units[unit].worker_id
+        self._units.fail(unit, error)
+        self._schedule.arrived(unit)
+        if self._lost_streams.get(worker_id) is error:
+            del self._lost_streams[worker_id]
+            self._end_stream(worker_id)
+
+    def void(self, unit: int) -> None:
+        """Nothing will be delivered in its place."""
+        if self._schedule.expects(unit):
+            self._units.void(unit)
+            self._schedule.arrived(unit)
         else:
-            self._reissue(lost, units)
+            self._units.give_up(unit)
 
-    def _is_untouched(self, lost: WorkerLost) -> bool:
-        """Whether a worker was lost before it began with this epoch: an iterable starts anew, and nothing is lost."""
-        return self._is_iterable and lost.doing.unit < self._first_unit
-
-    def _reissue(self, lost: WorkerLost, units: list[int]) -> None:
-        suspect = losses.unit_in_hand(lost)
-        if suspect not in units:
-            self._idle_deaths[lost.worker_id] += 1
-            if self._idle_deaths[lost.worker_id] > _MAX_IDLE_DEATHS:
-                self._break(losses.died_idle(lost, self._idle_deaths[lost.worker_id]))
-                return
-        for unit in units:
-            state = self._units[unit]
-            if unit == suspect and state.attempt >= _MAX_ATTEMPTS:
-                error = losses.crashed(lost, state.indices, state.attempt, auto_collation=self._auto_collation)
-                self._fail(unit, error)
-            else:
-                state.attempt += unit == suspect
-                self._issue(unit)
-
-    def _issue_again(self, units: list[int]) -> None:
-        # With fresh slots, and the old ones are free: a death is reported only when the process is surely gone.
-        for unit in units:
-            self._issue(unit)
-
-    def _lose_stream(self, worker_id: int, reason: str) -> None:
-        """An iterable cannot be taken up where a lost worker left it: its stream ends with an error, never silently."""
-        error = self._lost_streams[worker_id] = losses.stream_lost(worker_id, reason)
+    def lose_stream(self, worker_id: int, error: BaseException) -> None:
+        """An iterable that cannot be taken up: its stream ends with an error, never silently."""
+        self._lost_streams[worker_id] = error
         units = self._units.sent_to(worker_id)
         expected = [unit for unit in units if self._schedule.expects(unit)]
         for unit in units:
             if unit not in expected[:1]:
                 self._units.give_up(unit)
         if expected:
-            self._fail(expected[0], error)
+            self.fail(expected[0], error)
         # else: it had finished all it was given, and the error is delivered when its turn comes (_assign_next)
 
-    def _supervisor_lost(self, lost: SupervisorLost) -> None:
-        self._counters.supervisor_restarts += 1
-        for worker_id in range(self._num_workers):
-            if not self._is_iterable:
-                self._issue_again(self._units.sent_to(worker_id))
-            elif self._schedule.is_active(worker_id):
-                self._lose_stream(worker_id, lost.reason)
-
-    def _break(self, error: BaseException) -> None:
+    def give_up(self, error: BaseException) -> None:
         """Nothing more can come. The error is raised by this and every later `next()`."""
         self._broken = error
         self._shutdown_workers()
@@ -449,6 +525,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         finally:
             for unit in self._units:
                 self._units.give_up(unit)
+            self._progress.close()
             self._pool.close()
             drop_passed_guards()
 

@@ -1,4 +1,4 @@
-"""What is said when a worker is lost. Pure: from what was seen to words.
+"""What is said when a worker is lost or a sample is given up. Pure: from what was seen to words.
 
 The first line stands alone, for logs that show only one. Runs in: main process.
 """
@@ -8,48 +8,68 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerInitError
+from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError, WorkerTimeout
+from holdfast.incident import Incident
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import Phase
+from holdfast.workers.failures import Failure
+from holdfast.workers.messages import Reason
 
-_DOING = {Phase.FETCH: "loading", Phase.COLLATE: "collating", Phase.SEND: "sending"}
+_DOING = {
+    Phase.STARTING: "starting",
+    Phase.IDLE: "waiting for work",
+    Phase.FETCH: "loading",
+    Phase.COLLATE: "collating",
+    Phase.SEND: "sending",
+    Phase.ENDING: "ending",
+    Phase.BACKOFF: "waiting for another attempt",
+    Phase.REPLAY: "running the iterable up to where it was",
+}
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def unit_in_hand(lost: WorkerLost) -> int | None:
-    """The unit a worker was working on when it was lost."""
-    return lost.doing.unit if lost.doing.phase in _DOING else None
-
-
-def crashed(lost: WorkerLost, indices: Any, attempt: int, *, auto_collation: bool) -> WorkerCrashed:
-    """A unit killed its worker, and there will be no further attempt."""
-    index, what = _sample_in_hand(lost, indices, auto_collation=auto_collation)
-    advice = f"\n  try     load it in this process: loader.dataset[{index!r}]" if index is not None else ""
-    message = (
-        f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {what}\n"
-        f"  where   batch {lost.doing.unit}, attempt {attempt} of {attempt}\n"
-        f"  done    the worker was restarted each time; its other batches are not affected{advice}"
-    )
-    return WorkerCrashed(message, worker_id=lost.worker_id, sample_index=index)
+def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> WorkerError:
+    """A sample, or a batch, cost the worker's life or took too long, and there will be no further attempt."""
+    index, what = _in_hand(lost, indices)
+    others = [other for other in indices if other != index] if index is not None else []
+    lines = [
+        f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {what}",
+        f"  where   batch {batch}, attempt {deaths} of {deaths}",
+        "  done    the worker was restarted each time; its other batches are not affected",
+    ]
+    if others:
+        lines.append(f"  lost    with it, of the same batch: samples {others!r:.200}")
+    if index is not None:
+        lines.append(f"  try     load it in this process: loader.dataset[{index!r}]")
+        lines.append('          DataLoader(..., on_error="skip")   go on without it')
+    if lost.stack:
+        lines.append(f"  stack   {_indented(lost.stack)}")
+    kind = WorkerTimeout if lost.reason is Reason.HUNG else WorkerCrashed
+    return kind("\n".join(lines), worker_id=lost.worker_id, sample_index=index)
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
     message = (
         f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} before its first sample\n"
         f"  where   while loading the dataset in the worker, or in worker_init_fn\n"
-        f"  done    it was restarted once and died again"
+        f"  try     run worker_init_fn and load a sample in this process: num_workers=0"
     )
     return WorkerInitError(message, worker_id=lost.worker_id)
 
 
-def died_idle(lost: WorkerLost, times: int) -> TooManyRestarts:
-    who = f"worker {lost.worker_id} (pid {lost.pid})"
-    message = f"{who} {how(lost)} between batches, {times} times without a batch in between"
+def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
+    message = (
+        f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {_DOING[lost.doing.phase]}\n"
+        f"  done    it was restarted {max_restarts} times within a minute, as max_restarts={max_restarts} allows\n"
+        f"  try     find out what ends it: no sample was being loaded"
+    )
     return TooManyRestarts(message, worker_id=lost.worker_id)
 
 
-def stream_lost(worker_id: int, reason: str) -> WorkerCrashed:
+def stream_lost(worker_id: int, reason: str, elements: int) -> WorkerCrashed:
     message = (
-        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends here\n"
+        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends after {elements} elements\n"
+        f"  why     the next element ends every worker that asks for it, and an iterator cannot be moved past it\n"
         f"  done    what it had delivered is good; the other workers go on"
     )
     return WorkerCrashed(message, worker_id=worker_id)
@@ -57,6 +77,10 @@ def stream_lost(worker_id: int, reason: str) -> WorkerCrashed:
 
 def how(lost: WorkerLost) -> str:
     """How a process ended, in a few words."""
+    if lost.reason is Reason.HUNG:
+        return "hung"
+    if lost.reason is Reason.STOPPED:
+        return "was stopped by a signal and not continued"
     if lost.exitcode >= 0:
         return f"exited with status {lost.exitcode}"
     try:
@@ -65,10 +89,37 @@ def how(lost: WorkerLost) -> str:
         return f"was killed by signal {-lost.exitcode}"
 
 
-def _sample_in_hand(lost: WorkerLost, indices: Any, *, auto_collation: bool) -> tuple[Any, str]:
+def is_from_outside(lost: WorkerLost) -> bool:
+    """Whether the end may have nothing to do with the sample in hand: nothing in a process sends it these itself."""
+    return lost.reason is Reason.EXITED and -lost.exitcode in _FROM_OUTSIDE
+
+
+def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: Any) -> Incident:
+    index = _in_hand(lost, indices)[0] if indices is not None else None
+    return Incident(
+        cause=how(lost),
+        done=done,
+        worker_id=lost.worker_id,
+        pid=lost.pid,
+        phase=_DOING[lost.doing.phase],
+        sample_index=index,
+        evidence=lost.stack,
+        **where,
+    )
+
+
+def raised(failure: Failure) -> str:
+    """An exception in one line."""
+    last = failure.traceback.rstrip().rsplit("\n", 1)[-1]
+    return last if failure.qualname in last else failure.qualname
+
+
+def _in_hand(lost: WorkerLost, indices: list[Any]) -> tuple[Any, str]:
     phase, position = lost.doing.phase, lost.doing.position
-    if phase is Phase.FETCH and not auto_collation:
-        return indices, f"loading dataset[{indices!r}]"
-    if phase is Phase.FETCH and position >= 0:
+    if phase is Phase.FETCH and 0 <= position < len(indices):
         return indices[position], f"loading sample {indices[position]!r}"
     return None, f"{_DOING[phase]} the samples {indices!r:.200}"
+
+
+def _indented(text: str) -> str:
+    return text.strip().replace("\n", "\n          ")

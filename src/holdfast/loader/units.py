@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,10 @@ import cloudpickle
 
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.messages import Result
+from holdfast.workers.fetch import place_of
+from holdfast.workers.messages import Result, SlotRef, Unit
 
-_INLINE_INDICES = 32 * 1024  # larger lists of indices travel in a slot
+_INLINE = 32 * 1024  # larger lists of indices travel in a slot
 
 
 @dataclass(slots=True)
@@ -27,7 +29,13 @@ class UnitState:
 
     payload: bytes  # its indices, pickled once: the sampler may use its list again
     worker_id: int
-    attempt: int = 1
+    places: tuple[int, ...] = (0,)  # of its samples in the epoch: each, or, where they follow each other, the first
+    attempt: int = 0
+    one_by_one: bool = False
+    deaths: Counter[int] = field(default_factory=Counter)  # by place: workers that died loading the sample there
+    batch_deaths: int = 0  # workers that died making a batch of them
+    is_substituted: bool = False  # its samples all stand for others, whose batch was bad
+    is_void: bool = False  # none of its samples could be loaded: there is nothing to deliver
     slot: Slot | None = None  # while a worker may write to it
     indices_slot: Slot | None = None
     areas: list[Slot] = field(default_factory=list)  # once it is finished: where the batch lies
@@ -41,6 +49,13 @@ class UnitState:
     @property
     def indices(self) -> Any:
         return pickle.loads(self.payload)
+
+    def place(self, position: int) -> int:
+        return place_of(self.places, position)
+
+    def change(self, indices: list[Any], places: list[int]) -> None:
+        """Ask for other samples than the sampler gave."""
+        self.payload, self.places = dump_indices(indices), tuple(places)
 
 
 class DescriptorsRanOut(Exception):
@@ -64,22 +79,27 @@ class Units:
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._states))
 
-    def add(self, unit: int, worker_id: int, payload: bytes) -> None:
-        self._states[unit] = UnitState(payload, worker_id)
+    def add(self, unit: int, worker_id: int, payload: bytes, places: tuple[int, ...] = (0,)) -> None:
+        self._states[unit] = UnitState(payload, worker_id, places)
 
     def sent_to(self, worker_id: int) -> list[int]:
         """What a worker has been sent and has not finished, in the order of sending."""
         return [u for u, s in sorted(self._states.items()) if s.worker_id == worker_id and s.slot is not None]
 
     def send(self, unit: int) -> None:
-        """Send a unit to its worker, with a fresh slot."""
+        """Send a unit to its worker, once more if need be, with a fresh slot."""
         state = self._states[unit]
         self._release(state)
-        indices: bytes | Slot = state.payload
-        if len(state.payload) > _INLINE_INDICES:
-            indices = state.indices_slot = self._store(state.payload)
-        state.slot = self._pool.acquire()
-        self._backend.submit(state.worker_id, unit, state.attempt, state.slot, indices)
+        state.result = None
+        state.attempt += 1
+        indices: bytes | SlotRef = state.payload
+        if len(state.payload) > _INLINE:
+            state.indices_slot = self.store(state.payload)
+            indices = state.indices_slot.ref
+        slot = state.slot = self._pool.acquire()
+        order = Unit(unit, state.attempt, slot.ref, indices, state.places, state.one_by_one)
+        slots = (slot,) if state.indices_slot is None else (slot, state.indices_slot)
+        self._backend.submit(state.worker_id, order, slots)
 
     def take(self, done: UnitDone) -> UnitState | None:
         """Book a result. None if it is of a unit, or an attempt, that was given up."""
@@ -122,6 +142,12 @@ class Units:
         self._release(state)
         state.error = error
 
+    def void(self, unit: int) -> None:
+        """Nothing will be delivered in its place."""
+        state = self._states[unit]
+        self._release(state)
+        state.is_void = True
+
     def forget(self, unit: int) -> None:
         """The unit is the caller's now, slots and all."""
         self._states.pop(unit, None)
@@ -135,7 +161,8 @@ class Units:
             if self._states[unit].slot is None:
                 self.give_up(unit)
 
-    def _store(self, payload: bytes) -> Slot:
+    def store(self, payload: bytes) -> Slot:
+        """Put what is too large for a message into a slot."""
         slot = self._pool.acquire(len(payload))
         slot.peek(0, len(payload))[:] = payload
         slot.touched = max(slot.touched, len(payload))

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.board import Doing
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Result
+from holdfast.workers.messages import Epoch, Reason, Result, Unit
 
 
 class UnitDone(NamedTuple):
@@ -36,6 +36,8 @@ class WorkerLost:
     exitcode: int
     doing: Doing
     replaced: bool
+    reason: Reason = Reason.EXITED
+    stack: str = ""  # of its Python threads, where it was ended by us
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,17 @@ class WorkerBackend(Protocol):
     def start(self) -> None:
         """Start all workers."""
 
-    def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
-        """Send a unit to a worker. Never blocks; a unit sent to a worker that is gone is reported lost with it."""
+    def submit(self, worker_id: int, unit: Unit, slots: tuple[Slot, ...]) -> None:
+        """Send a unit to a worker. Never blocks; a unit sent to a worker that is gone is reported lost with it.
+
+        `slots` are those that the unit refers to.
+        """
+
+    def restore(self, worker_id: int, progress: bytes, slot: Slot | None) -> None:
+        """Have the new life of a worker take up its progress, before the units that are submitted after this.
+
+        With a slot, that is where the progress lies, and `progress` is empty.
+        """
 
     def wait(self, timeout_s: float) -> deque[Event]:
         """What happened, as soon as something has; nothing after the timeout.
@@ -91,7 +102,7 @@ class WorkerBackend(Protocol):
     def is_idle(self) -> bool:
         """Whether every worker waits for work and has sent all it has."""
 
-    def resume(self, shared_seed: int | None) -> None:
+    def resume(self, epoch: Epoch) -> None:
         """Tell all workers that a new epoch begins."""
 
     def retire(self, worker_id: int) -> None:

@@ -1,7 +1,7 @@
 """The status board: shared memory in which every process says what it is doing, at the price of one store.
 
     row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long
-    row k + 1   worker k: phase, unit, position in the unit, life
+    row k + 1   worker k: phase, unit, position in the unit, life, and how many samples the present step is about
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
 change: a row that stays the same over many of the reader's own ticks is a worker that hangs. No clock is written.
@@ -20,7 +20,7 @@ from holdfast.workers.passing import PassedFd
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
 _TICK, _BUSY = 0, 1
-PHASE, UNIT, POSITION, LIFE = 0, 1, 2, 3
+PHASE, UNIT, POSITION, LIFE, SPAN = 0, 1, 2, 3, 4
 
 
 class Phase(IntEnum):
@@ -32,6 +32,8 @@ class Phase(IntEnum):
     COLLATE = 3  # in collate_fn
     SEND = 4  # laying the batch out, sending its header
     ENDING = 5
+    BACKOFF = 6  # waiting before another attempt at a sample
+    REPLAY = 7  # running an iterable up to where a lost worker had it
 
 
 class Doing(NamedTuple):
@@ -39,8 +41,9 @@ class Doing(NamedTuple):
 
     phase: Phase
     unit: int
-    position: int
+    position: int  # of the sample in hand; -1 where one call loads many
     life: int
+    span: int = 1  # samples that the present step is about: what a deadline for one sample is multiplied by
 
 
 class Board:
@@ -68,11 +71,11 @@ class Board:
     def doing(self, worker_id: int) -> Doing:
         row = self.row(worker_id)
         unit = row[UNIT]
-        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE])
+        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE], row[SPAN])
 
     def reset(self, worker_id: int, life: int) -> None:
         row = self.row(worker_id)
-        row[PHASE], row[UNIT], row[POSITION], row[LIFE] = Phase.STARTING, -1, -1, life
+        row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = Phase.STARTING, -1, -1, life, 1
 
     def tick(self) -> None:
         self._cells[_TICK] += 1
@@ -89,6 +92,11 @@ class Board:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def private_row() -> memoryview:
+    """A row on no board, for code that writes one where nobody reads it."""
+    return memoryview(bytearray(_FIELDS * 8)).cast("q")
 
 
 def _received(fd: PassedFd, num_workers: int) -> Board:

@@ -1,92 +1,105 @@
-"""Loading one unit in a worker: the dataset's samples, one at a time, each announced on the status board.
+"""Loading one unit of a map-style dataset: its samples, one at a time, each announced on the status board.
 
-The same order of calls as torch's own fetchers, so that whatever a dataset, a sampler or a collate function may rely on
-holds. Runs in: worker process.
+The same order of calls as torch's own fetcher, so that whatever a dataset, a sampler or a collate function may rely on
+holds. A sample that raises is tried again or passed over as the loader's arguments say (`attempts.py`).
+Runs in: worker process; main process, without workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.workers.board import PHASE, POSITION, Phase
+from holdfast.workers import rng
+from holdfast.workers.attempts import Retries
+from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
+from holdfast.workers.failures import capture
 from holdfast.workers.job import Job
+from holdfast.workers.messages import BadSample
 
-
-class StreamEnded(Exception):
-    """This worker's iterable has no more elements."""
+Where = Callable[[str], str]
+"""From what was being done to one line for the user: which worker, which batch."""
 
 
 class MapFetcher:
     """`dataset[index]` for each index, or `dataset.__getitems__` for all where the dataset has it."""
 
-    def __init__(self, job: Job, row: memoryview) -> None:
+    def __init__(self, job: Job, row: memoryview, where: Where) -> None:
         self._dataset = job.dataset
         self._auto_collation = job.auto_collation
+        self._takes_lists = job.auto_collation and bool(getattr(job.dataset, "__getitems__", None))
+        self._load: Callable[[Any], Any] = functools.partial(operator.getitem, job.dataset)
+        if self._takes_lists:
+            self._load = lambda index: job.dataset.__getitems__([index])[0]
+        self._care = job.care
+        self._retries = Retries(job.care, row)
         self._row = row
-        self._takes_lists = bool(getattr(job.dataset, "__getitems__", None))
+        self._where = where
+        self.sample_seed = job.epoch.sample_seed
+        self.bad: list[BadSample] = []
 
-    def fetch(self, indices: Any) -> Any:
-        """Samples of one unit, not collated. The board's position is that of the sample in hand."""
-        row = self._row
-        row[POSITION] = -1
-        row[PHASE] = Phase.FETCH
+    def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
+        """Samples of one unit, not collated. The board's position is that of the sample in hand. Sets `bad`."""
+        self.bad = []
+        self._row[PHASE] = Phase.FETCH
+        if not self._auto_collation:
+            samples = self._fetch_each([indices], places)
+            return samples[0] if samples else None
+        if self._takes_lists and not one_by_one and self.sample_seed is None:
+            return self._fetch_many(indices, places)
+        return self._fetch_each(indices, places)
+
+    def _fetch_many(self, indices: Any, places: Sequence[int]) -> Any:
+        self._row[POSITION], self._row[SPAN] = -1, len(indices)
         try:
-            if not self._auto_collation:
-                return self._dataset[indices]
-            if self._takes_lists:
-                return self._dataset.__getitems__(indices)
-            return self._fetch_each(indices)
-        except StopIteration as error:
-            # torch would take it for the end of the epoch and drop the rest of the data without a word
-            raise RuntimeError("the dataset's __getitem__ raised StopIteration") from error
+            return self._dataset.__getitems__(indices)
+        except Exception as raised:
+            error = _not_stop_iteration(raised)
+            if not isinstance(error, self._care.retry_on) and not self._care.may_pass_over(error):
+                raise error from error.__cause__
+        return self._fetch_each(indices, places)  # to find out which of them it was
 
-    def _fetch_each(self, indices: Any) -> list[Any]:
-        dataset, row = self._dataset, self._row
-        samples = []
+    def _fetch_each(self, indices: Any, places: Sequence[int]) -> list[Any]:
+        load, row, seed = self._load, self._row, self.sample_seed
+        row[SPAN] = 1
+        samples: list[Any] = []
         for position, index in enumerate(indices):
             row[POSITION] = position
-            samples.append(dataset[index])
-        return samples
-
-
-class IterableFetcher:
-    """The next elements of this worker's own iterator."""
-
-    def __init__(self, job: Job, row: memoryview) -> None:
-        self._iterator: Iterator[Any] = iter(job.dataset)
-        self._auto_collation = job.auto_collation
-        self._drop_last = job.drop_last
-        self._row = row
-        self._ended = False
-
-    def fetch(self, indices: Any) -> Any:
-        row = self._row
-        row[POSITION] = -1
-        row[PHASE] = Phase.FETCH
-        if self._ended:
-            raise StreamEnded
-        if self._auto_collation:
-            return self._fetch_each(len(indices))
-        try:
-            return next(self._iterator)
-        except StopIteration:
-            raise StreamEnded from None
-
-    def _fetch_each(self, count: int) -> list[Any]:
-        row = self._row
-        samples: list[Any] = []
-        for position in range(count):
-            row[POSITION] = position
+            if seed is not None:
+                rng.seed_sample(seed, place_of(places, position))
             try:
-                samples.append(next(self._iterator))
-            except StopIteration:
-                self._ended = True
-                break
-        if not samples or (self._drop_last and len(samples) < count):
-            raise StreamEnded
+                samples.append(load(index))
+            except Exception as error:
+                self._rescue(error, index, position, place_of(places, position), samples)
         return samples
 
+    def _rescue(self, error: Exception, index: Any, position: int, place: int, samples: list[Any]) -> None:
+        """Try a sample again, pass over it, or raise what it raised."""
+        tried = self._retries.after(_not_stop_iteration(error), lambda: self._load_seeded(index, place))
+        if tried.error is None:
+            samples.append(tried.value)
+        elif not self._care.may_pass_over(tried.error):
+            raise tried.error from tried.error.__cause__
+        failure = capture(tried.error or error, self._where(f"dataset[{index!r}]"))
+        self.bad.append(BadSample(position, tried.attempts, tuple(failure), tried.error is None))
 
-def make_fetcher(job: Job, row: memoryview) -> MapFetcher | IterableFetcher:
-    return IterableFetcher(job, row) if job.is_iterable else MapFetcher(job, row)
+    def _load_seeded(self, index: Any, place: int) -> Any:
+        if self.sample_seed is not None:
+            rng.seed_sample(self.sample_seed, place)
+        return self._load(index)
+
+
+def place_of(places: Sequence[int], position: int) -> int:
+    """Where in the epoch a sample of a unit is: given for each, or for the first of samples that follow each other."""
+    return places[position] if len(places) > 1 else places[0] + position
+
+
+def _not_stop_iteration(error: Exception) -> Exception:
+    """torch would take it for the end of the epoch and drop the rest of the data without a word."""
+    if not isinstance(error, StopIteration):
+        return error
+    replacement = RuntimeError("the dataset's __getitem__ raised StopIteration")
+    replacement.__cause__ = error
+    return replacement

@@ -19,6 +19,8 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 from holdfast.transport import pickling
+from holdfast.workers.attempts import Care
+from holdfast.workers.messages import Epoch
 from holdfast.workers.passing import PassedFd
 
 
@@ -33,8 +35,12 @@ class Job:
     auto_collation: bool
     drop_last: bool
     base_seed: int
-    shared_seed: int | None
     num_workers: int
+    epoch: Epoch
+    care: Care
+    sample_timeout_s: float | None
+    max_restarts: int
+    has_been_ready: bool  # a worker of this loader has been, before: what they start with is good
 
 
 class CarriedJob:

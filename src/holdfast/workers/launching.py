@@ -10,6 +10,7 @@ Runs in: supervisor process (the launchers), worker process (the targets).
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import multiprocessing
@@ -20,9 +21,9 @@ import select
 import signal
 import socket
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.workers import channel, worker
 from holdfast.workers.board import Board
@@ -40,10 +41,18 @@ class Identity:
     number: tuple[int, ...]
 
 
-class Launcher(Protocol):
-    """Starts workers. `launch` gives the process and the main process's end of its socket."""
+class Newborn(NamedTuple):
+    """A process that was started, the main process's end of its socket, and the file it writes its stacks to."""
 
-    def launch(self, who: Identity, keep_out: Iterable[int]) -> tuple[Any, socket.socket]: ...
+    process: Any
+    socket: socket.socket
+    stacks: int
+
+
+class Launcher(Protocol):
+    """Starts workers. What is to be kept out of them are our own descriptors."""
+
+    def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn: ...
 
     def warm_up(self) -> None:
         """Called now and then when all workers are well: prepare for the next launch."""
@@ -56,6 +65,10 @@ def import_quietly(modules: frozenset[str]) -> None:
     for name in sorted(modules):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+
+
+def _stack_file() -> int:
+    return os.memfd_create("holdfast-stacks", os.MFD_CLOEXEC)
 
 
 # -- forks -------------------------------------------------------------------------------------------------------------
@@ -78,17 +91,22 @@ class Forking:
         self._start_method = start_method
         self._on_interrupt = on_interrupt
 
-    def launch(self, who: Identity, keep_out: Iterable[int]) -> tuple[Any, socket.socket]:
+    def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         ours, theirs = channel.pair()
+        stacks = _stack_file()
         # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
         silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
-        args = (who.worker_id, self._job, self._board, theirs, os.getpid())
-        others = [*keep_out, ours.fileno()]
-        process = _ForkedProcess(who, self._start_method, (silence, others, self._on_interrupt, args))
+        run = functools.partial(
+            worker.main,
+            *(who.worker_id, self._job, self._board, theirs, os.getpid()),
+            stacks=stacks,
+            on_interrupt=self._on_interrupt,
+        )
+        process = _ForkedProcess(who, self._start_method, (silence, [*keep_out, ours.fileno()], run))
         with silence:
             process.start()
         theirs.close()
-        return process, ours
+        return Newborn(process, ours, stacks)
 
     def warm_up(self) -> None:
         pass
@@ -97,14 +115,12 @@ class Forking:
         pass
 
 
-def _run_forked(
-    silence: warnings.catch_warnings[Any], others: list[int], on_interrupt: Any, args: tuple[Any, ...]
-) -> None:
+def _run_forked(silence: warnings.catch_warnings[Any], others: list[int], run: Callable[[], None]) -> None:
     silence.__exit__(None, None, None)
     for fd in others:
         os.close(fd)
     gc.enable()
-    worker.main(*args, on_interrupt=on_interrupt)
+    run()
 
 
 # -- new interpreters --------------------------------------------------------------------------------------------------
@@ -124,13 +140,13 @@ class Spawning:
     def __init__(self, job: CarriedJob, board: Board, start_method: str | None) -> None:
         self._job, self._board = job.in_a_file(), board
         self._start_method = start_method
-        self._spare: tuple[Any, socket.socket] | None = None
+        self._spare: Newborn | None = None
 
-    def launch(self, who: Identity, keep_out: Iterable[int]) -> tuple[Any, socket.socket]:
-        process, ours = self._take_spare() or self._start()
+    def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
+        born = self._take_spare() or self._start()
         with contextlib.suppress(OSError):  # it is dead already, which will be noticed as any worker's death is
-            Channel(ours, blocking=True).send(pickle.dumps(who))
-        return process, ours
+            Channel(born.socket, blocking=True).send(pickle.dumps(who))
+        return born
 
     def warm_up(self) -> None:
         if self._spare is None:
@@ -139,24 +155,27 @@ class Spawning:
     def close(self) -> None:
         spare, self._spare = self._spare, None
         if spare is not None:
-            spare[0].kill()
-            spare[1].close()
+            spare.process.kill()
+            spare.socket.close()
+            os.close(spare.stacks)
 
-    def _take_spare(self) -> tuple[Any, socket.socket] | None:
-        if self._spare is not None and select.select([self._spare[0].sentinel], [], [], 0)[0]:
+    def _take_spare(self) -> Newborn | None:
+        if self._spare is not None and select.select([self._spare.process.sentinel], [], [], 0)[0]:
             self.close()  # it has died
         spare, self._spare = self._spare, None
         return spare
 
-    def _start(self) -> tuple[Any, socket.socket]:
+    def _start(self) -> Newborn:
         ours, theirs = channel.pair()
-        process = _SpawnedProcess(self._start_method, (self._job, self._board, PassedFd(theirs.fileno()), os.getpid()))
+        stacks = _stack_file()
+        args = (self._job, self._board, PassedFd(theirs.fileno()), PassedFd(stacks), os.getpid())
+        process = _SpawnedProcess(self._start_method, args)
         process.start()
         theirs.close()
-        return process, ours
+        return Newborn(process, ours, stacks)
 
 
-def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, supervisor_pid: int) -> None:
+def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, stacks: PassedFd, supervisor_pid: int) -> None:
     worker.die_with_parent(supervisor_pid)
     # A spare has no user's loop to interrupt; what the terminal sends to all is meant for the main process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -168,4 +187,4 @@ def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, supervisor_pid: 
     who: Identity = pickle.loads(told[0])
     process: Any = multiprocessing.process.current_process()
     process._name, process._identity = who.name, who.number
-    worker.main(who.worker_id, job, board, own, supervisor_pid)
+    worker.main(who.worker_id, job, board, own, supervisor_pid, stacks=stacks.fd)

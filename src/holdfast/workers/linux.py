@@ -39,7 +39,7 @@ from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.launching import Identity
-from holdfast.workers.messages import Exited, Retire, Started, Stop
+from holdfast.workers.messages import Epoch, Exited, Retire, Started, Stop, Unit
 from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
@@ -88,6 +88,7 @@ class Crew:
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
         self._mail: deque[tuple[Any, list[int]]] = deque()  # from the supervisor, not yet acted on
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
+        self._unsettled: set[int] = set()  # workers that were lost, of which the iterator may not know yet
         self._poll = select.poll()
         self._ticks_seen = -1
         self._silent_s = 0.0
@@ -115,6 +116,9 @@ class Crew:
             board=self._board,
             workers=tuple(Identity(k, worker.name, worker.identity) for k, worker in enumerate(self._workers)),
             start_method=self._workers[0].start_method,
+            sample_timeout_s=self._job.sample_timeout_s,
+            max_restarts=self._job.max_restarts,
+            has_been_ready=self._job.has_been_ready,
             job=CarriedJob(self._job),
         )
         self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
@@ -139,13 +143,26 @@ class Crew:
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
-        if isinstance(indices, bytes):
-            order = _Order(messages.pack_unit(unit, attempt, slot.ref, indices), (slot.segment,))
+    def submit(self, worker_id: int, unit: Unit, slots: tuple[Slot, ...]) -> None:
+        self._last_unit[worker_id] = unit.unit
+        self._order(worker_id, _Order(messages.pack_unit(unit), tuple(slot.segment for slot in slots)))
+
+    def restore(self, worker_id: int, progress: bytes, slot: Slot | None) -> None:
+        self._unsettled.discard(worker_id)
+        if slot is None:
+            self._order(worker_id, _Order(messages.pack_restore(progress), ()))
         else:
-            packed = messages.pack_unit(unit, attempt, slot.ref, indices.ref)
-            order = _Order(packed, (slot.segment, indices.segment))
-        self._last_unit[worker_id] = unit
+            self._order(worker_id, _Order(messages.pack_restore(slot.ref), (slot.segment,)))
+
+    def resume(self, epoch: Epoch) -> None:
+        order = _Order(messages.pack_resume(epoch), ())
+        for worker_id in range(len(self._workers)):
+            self._order(worker_id, order)
+
+    def _order(self, worker_id: int, order: _Order) -> None:
+        """Send an order to a worker, now or, in turn, when it is there."""
+        if worker_id in self._unsettled:
+            return  # it will be told again what it had been told, and this with it
         link = self._links.get(worker_id)
         if link is None:
             self._waiting.setdefault(worker_id, []).append(order)
@@ -176,15 +193,6 @@ class Crew:
                 link.knows -= known
                 with contextlib.suppress(OSError):
                     link.channel.send(messages.pack_forget(sorted(known)))
-
-    def resume(self, shared_seed: int | None) -> None:
-        order = _Order(messages.pack_resume(shared_seed), ())
-        for worker_id in range(len(self._workers)):
-            link = self._links.get(worker_id)
-            if link is None:
-                self._waiting.setdefault(worker_id, []).append(order)  # after the units of the old epoch
-            else:
-                self._send(link, order)
 
     def retire(self, worker_id: int) -> None:
         self._tell(Retire(worker_id))
@@ -305,7 +313,16 @@ class Crew:
         if link is not None:
             self._drain(link)
         self._workers[exited.worker_id].end_life(exited.exitcode)
-        lost = WorkerLost(exited.worker_id, exited.pid, exited.exitcode, exited.doing, exited.replaced)
+        lost = WorkerLost(
+            exited.worker_id,
+            exited.pid,
+            exited.exitcode,
+            exited.doing,
+            exited.replaced,
+            exited.reason,
+            exited.stack,
+        )
+        self._unsettled.add(exited.worker_id)
         self._mail.popleft()
         self._backlog.append(lost)
 
@@ -354,6 +371,7 @@ class Crew:
             self.start()
         except OSError as error:
             raise WorkerInitError(f"the supervisor process (pid {pid}) {how}; another could not be started") from error
+        self._unsettled.update(range(len(self._workers)))
         self._backlog.append(SupervisorLost(pid, f"supervisor (pid {pid}) {how}"))
 
     def _kill_everything(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import marshal
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 from holdfast.workers.board import Doing
@@ -24,6 +24,7 @@ class Order(IntEnum):
     SEGMENT = 1
     FORGET = 2
     RESUME = 3
+    RESTORE = 4
 
 
 _UNIT = int(Order.UNIT)
@@ -37,10 +38,12 @@ class Unit(NamedTuple):
     attempt: int
     slot: SlotRef
     indices: bytes | SlotRef
+    places: tuple[int, ...] = (0,)  # where its samples are in the epoch: each one, or where they follow, the first
+    one_by_one: bool = False  # even if the dataset can load many in one call
 
 
-def pack_unit(unit: int, attempt: int, slot: SlotRef, indices: bytes | SlotRef) -> bytes:
-    return marshal.dumps((_UNIT, unit, attempt, slot, indices))
+def pack_unit(unit: Unit) -> bytes:
+    return marshal.dumps((_UNIT, *unit))
 
 
 def unpack_unit(message: tuple[Any, ...]) -> Unit:
@@ -56,9 +59,43 @@ def pack_forget(numbers: list[int]) -> bytes:
     return marshal.dumps((int(Order.FORGET), tuple(numbers)))
 
 
-def pack_resume(shared_seed: int | None) -> bytes:
+class Epoch(NamedTuple):
+    """What a worker must know of an epoch. `sample_seed` is None where the samples' random numbers are the worker's."""
+
+    shared_seed: int | None  # of DataPipes
+    sample_seed: int | None
+
+
+def pack_resume(epoch: Epoch) -> bytes:
     """A new epoch for workers that stay alive."""
-    return marshal.dumps((int(Order.RESUME), shared_seed))
+    return marshal.dumps((int(Order.RESUME), *epoch))
+
+
+class Progress(NamedTuple):
+    """How far a worker has come: what its replacement takes up. All of it is the worker's own word."""
+
+    generators: dict[str, bytes]  # random states at the end of its last unit, as in `rng.States`
+    at_epoch_start: dict[str, bytes]  # the same when the epoch began, for an iterable that is run again from there
+    units: int = 0  # of an iterable, in this epoch
+    elements: int = 0  # the same: taken from the iterator, delivered or passed over
+    stream_state: bytes = b""  # what the iterable's own state_dict() gave
+    state_units: int = 0  # after so many units
+    unit_size: int = 0
+    uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
+
+
+def pack_restore(where_from: bytes | SlotRef) -> bytes:
+    """To a worker that replaces another, before its first unit: what `pack_progress` made, or its place."""
+    return marshal.dumps((int(Order.RESTORE), where_from))
+
+
+def pack_progress(epoch: Epoch, progress: Progress) -> bytes:
+    return marshal.dumps((tuple(epoch), tuple(progress)))
+
+
+def unpack_progress(data: bytes | memoryview) -> tuple[Epoch, Progress]:
+    epoch, progress = marshal.loads(data)
+    return Epoch(*epoch), Progress(*progress)
 
 
 # -- worker to main ----------------------------------------------------------------------------------------------------
@@ -70,6 +107,8 @@ class Kind(IntEnum):
     BATCH = 0
     FAILURE = 1  # the user's code raised
     END = 2  # this worker's iterable is exhausted
+    BAD_SAMPLES = 3  # some or all could not be loaded, and no batch was made: `aside` says which
+    BAD_BATCH = 4  # as FAILURE, of collate_fn or of sending: may be passed over
 
 
 class Result(NamedTuple):
@@ -82,6 +121,35 @@ class Result(NamedTuple):
     used: tuple[int, ...]  # bytes used per area
     spilled: tuple[int, ...]  # sizes of areas 1, 2, ...
     layout: bytes | tuple[int, int, int]
+    aside: bytes | tuple[int, int, int] = b""  # a marshalled `Aside`, or its place in the areas; empty: all is well
+
+
+class BadSample(NamedTuple):
+    """A sample that raised, for good or at first. `position` is that in the unit's list."""
+
+    position: int
+    attempts: int
+    failure: tuple[Any, ...]  # a `failures.Failure`
+    loaded: bool  # by a further attempt
+
+
+class Aside(NamedTuple):
+    """What else a worker has to say with a unit: how far it has come, and what went wrong on the way."""
+
+    generators: dict[str, bytes]
+    at_epoch_start: dict[str, bytes]
+    units: int
+    elements: int
+    stream_state: bytes
+    bad: tuple[tuple[Any, ...], ...]  # BadSample
+
+
+def pack_aside(aside: Aside) -> bytes:
+    return marshal.dumps(tuple(aside))
+
+
+def unpack_aside(data: bytes | memoryview) -> Aside:
+    return Aside(*marshal.loads(data))
 
 
 def pack_result(result: Result) -> bytes:
@@ -108,6 +176,14 @@ class Started:
     tainted_by: str | None
 
 
+class Reason(Enum):
+    """Why a worker process is gone."""
+
+    EXITED = "exited"  # by itself, or killed by somebody else
+    HUNG = "hung"  # ended by the supervisor: a step took longer than it may
+    STOPPED = "stopped"  # ended by the supervisor: it had been stopped by a signal and was not continued
+
+
 @dataclass(frozen=True, slots=True)
 class Exited:
     """A worker process is gone and reaped. `replaced` tells whether another life follows."""
@@ -118,6 +194,8 @@ class Exited:
     exitcode: int
     doing: Doing
     replaced: bool
+    reason: Reason
+    stack: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import signal
 import socket
 import time
 import traceback
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +32,11 @@ from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob
 from holdfast.workers.launching import Forking, Identity, Launcher, Spawning, import_quietly
-from holdfast.workers.messages import Exited, Retire, Started, Stop
+from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
+from holdfast.workers.restarts import starts_again
+from holdfast.workers.watching import Deadline, StopWatch, take_stack, tick_s
 
-TICK_S = 0.5
 _KILL_AFTER_TERM_S = 0.5
 
 
@@ -47,6 +49,9 @@ class SupervisorSpec:
     board: Board
     workers: tuple[Identity, ...]
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
+    sample_timeout_s: float | None
+    max_restarts: int
+    has_been_ready: bool
     job: CarriedJob
 
 
@@ -58,6 +63,26 @@ class _Life:
     number: int
     process: Any
     pidfd: int
+    stacks: int  # the file that the worker writes its stacks to when asked
+    deadline: Deadline
+    stop_watch: StopWatch
+    reason: Reason = Reason.EXITED
+    stack: str = ""
+    hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+
+    def look(self, doing: Doing, elapsed_s: float) -> None:
+        """End a worker that makes no progress."""
+        if self.reason is not Reason.EXITED:
+            return  # its end is under way
+        if self.stop_watch.is_over(elapsed_s):
+            self.reason = Reason.STOPPED
+        elif self.deadline.is_over(doing, elapsed_s):
+            self.reason, self.hung_at = Reason.HUNG, doing
+            self.stack = take_stack(self.pidfd, self.stacks)
+        else:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
 
 def main(spec: SupervisorSpec) -> None:
@@ -108,8 +133,11 @@ class Supervisor:
         self._board = spec.board
         self._lives: dict[int, _Life] = {}  # by pidfd
         self._retired: set[int] = set()
-        self._died_starting: set[int] = set()  # workers whose last life ended before it was ready
+        self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
+        self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
+        self._tick_s = tick_s(spec.sample_timeout_s)
+        self._last_look = time.monotonic()
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(spec.main_pidfd.fd, select.POLLIN)
@@ -119,10 +147,8 @@ class Supervisor:
             self._start(worker_id, life=self._board.doing(worker_id).life + 1)
         self._board.set_busy(False)
         while self._stopping is None:
-            self._board.tick()
-            if self._all_are_ready():  # not before: the first batch is waited for
-                self._launcher.warm_up()
-            for fd, _ in self._poll.poll(TICK_S * 1000):
+            self._tick()
+            for fd, _ in self._poll.poll(self._tick_s * 1000):
                 if fd == self._spec.main_pidfd.fd:
                     return
                 if fd in self._lives:
@@ -132,20 +158,35 @@ class Supervisor:
                     return
         self._wind_down(self._stopping.grace_s)
 
+    def _tick(self) -> None:
+        """Show that we are well, and look after the workers."""
+        self._board.tick()
+        now = time.monotonic()
+        elapsed_s, self._last_look = min(now - self._last_look, self._tick_s), now
+        for life in self._lives.values():
+            doing = self._board.doing(life.worker_id)
+            self._has_been_ready |= doing.phase is not Phase.STARTING
+            life.look(doing, elapsed_s)
+        if self._all_are_ready():  # not before: the first batch is waited for
+            self._launcher.warm_up()
+
     # -- starting and burying --------------------------------------------------------------------------------------
 
     def _start(self, worker_id: int, life: int) -> None:
         self._board.reset(worker_id, life)
-        process, ours = self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
+        born = self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
+        process, ours = born.process, born.socket
         pidfd = os.pidfd_open(process.pid)
-        self._lives[pidfd] = _Life(worker_id, life, process, pidfd)
+        deadline = Deadline(self._spec.sample_timeout_s)
+        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, born.stacks, deadline, StopWatch(pidfd))
         self._poll.register(pidfd, select.POLLIN)
         self._tell(Started(worker_id, life, process.pid, self._tainted_by), [ours.fileno(), pidfd])
         ours.close()
 
     def _own_descriptors(self) -> list[int]:
         """What a worker must not keep open."""
-        return [self._control.fileno(), self._spec.main_pidfd.fd, *self._lives]
+        stacks = [life.stacks for life in self._lives.values()]
+        return [self._control.fileno(), self._spec.main_pidfd.fd, *self._lives, *stacks]
 
     def _all_are_ready(self) -> bool:
         return all(self._board.doing(life.worker_id).phase is not Phase.STARTING for life in self._lives.values())
@@ -155,21 +196,28 @@ class Supervisor:
         self._poll.unregister(life.pidfd)
         del self._lives[life.pidfd]
         os.close(life.pidfd)
+        os.close(life.stacks)
         life.process.join()
-        doing = self._board.doing(life.worker_id)
+        doing = life.hung_at or self._board.doing(life.worker_id)
         replace = self._stopping is None and life.worker_id not in self._retired and self._is_worth_it(life, doing)
         pid, exitcode = life.process.pid, life.process.exitcode
         life.process.close()
-        self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replaced=replace))
+        self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, life.stack))
         if replace:
             self._start(life.worker_id, life.number + 1)
 
     def _is_worth_it(self, life: _Life, doing: Doing) -> bool:
-        """One that died before it was ready, twice in a row, would do so again."""
-        died_starting = doing.phase is Phase.STARTING
-        again = died_starting and life.worker_id in self._died_starting
-        (self._died_starting.add if died_starting else self._died_starting.discard)(life.worker_id)
-        return not again
+        if doing.phase is not Phase.STARTING:
+            self._start_deaths[life.worker_id] = 0
+            self._has_been_ready = True
+            return True
+        self._start_deaths[life.worker_id] += 1
+        return starts_again(
+            life.process.exitcode,
+            self._start_deaths[life.worker_id],
+            self._spec.max_restarts,
+            has_been_ready=self._has_been_ready,
+        )
 
     # -- talking to main -------------------------------------------------------------------------------------------
 
@@ -202,7 +250,7 @@ class Supervisor:
         deadline = time.monotonic() + seconds
         while self._lives and (left := deadline - time.monotonic()) > 0:
             self._board.tick()
-            for fd, _ in self._poll.poll(min(left, TICK_S) * 1000):
+            for fd, _ in self._poll.poll(min(left, self._tick_s) * 1000):
                 if fd == self._spec.main_pidfd.fd:
                     return
                 if fd in self._lives:

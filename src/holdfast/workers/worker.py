@@ -8,32 +8,39 @@ with its supervisor, whatever it is doing. Runs in: worker process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
+import faulthandler
 import marshal
 import os
 import pickle
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.multiprocessing
+from torch.utils.data import default_collate, default_convert
 
 from holdfast.transport import collate, layout
 from holdfast.transport.segments import Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
-from holdfast.workers import messages
-from holdfast.workers.board import PHASE, POSITION, UNIT, Board, Phase
+from holdfast.workers import messages, rng
+from holdfast.workers.board import PHASE, POSITION, SPAN, UNIT, Board, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.failures import Failure, capture
-from holdfast.workers.fetch import IterableFetcher, MapFetcher, StreamEnded, make_fetcher
+from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.job import CarriedJob, Job
-from holdfast.workers.messages import Kind, Order, Result, SlotRef, Unit
+from holdfast.workers.messages import Aside, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
+from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
+from holdfast.workers.streams import IterableFetcher, StreamEnded
+from holdfast.workers.watching import STACK_SIGNAL
 
 _PR_SET_PDEATHSIG = 1
+_INLINE_ASIDE = 40 * 1024
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -50,10 +57,12 @@ def main(
     sock: socket.socket,
     supervisor_pid: int,
     *,
+    stacks: int,
     on_interrupt: Any = signal.default_int_handler,
 ) -> None:
     """The target of a worker process. SIGINT finds what a worker forked by torch would have."""
     die_with_parent(supervisor_pid)
+    faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
         worker = Worker(worker_id, board, Channel(sock, blocking=True))
@@ -84,8 +93,12 @@ class Worker:
         self._segments: dict[int, Segment] = {}
         self._areas: dict[SlotRef, Area] = {}
         self._writer = SlotWriter()
+        self._unit = -1  # in hand, and how many samples it has
+        self._size = 1
         self._job: Job | None = None
         self._fetcher: MapFetcher | IterableFetcher | None = None
+        self._generators: GeneratorStates | None = None
+        self._at_epoch_start: States = {}
         self._init_failure: Failure | None = None
         self._ended = False  # the iterable is exhausted for this epoch
 
@@ -96,17 +109,42 @@ class Worker:
         _name_thread()
         torch.set_num_threads(1)
         collate.install(self._writer)
-        try:
+        with self._keep_failure("was starting"):
             job = carried.open()
             seed_worker(job.base_seed, self._id)
-            self._job = job = dataclasses.replace(job, dataset=seed_datapipe(job.dataset, job.shared_seed))
+            self._job = job = _seeded(job, job.epoch)
             set_worker_info(job, self._id)
             if job.worker_init_fn is not None:
                 job.worker_init_fn(self._id)
-            self._fetcher = make_fetcher(job, self._row)
-        except Exception as error:
-            self._init_failure = capture(error, f"raised while {self._who()} was starting")
+            self._generators = GeneratorStates()
         self._row[PHASE] = Phase.IDLE
+
+    @contextlib.contextmanager
+    def _keep_failure(self, when: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._init_failure = capture(error, f"raised while {self._who()} {when}")
+
+    def _begin_epoch(self, progress: Progress | None = None) -> None:
+        """Make the fetcher; an iterable's iterator, which may run the user's code, is made with it."""
+        if self._job is None or self._generators is None or self._init_failure is not None:
+            return
+        self._row[PHASE] = Phase.STARTING
+        with self._keep_failure("was starting an epoch"):
+            if not self._job.is_iterable:
+                self._fetcher = MapFetcher(self._job, self._row, self._where)
+            else:
+                self._fetcher = self._open_stream(self._job, self._generators, progress)
+
+    def _open_stream(self, job: Job, generators: GeneratorStates, progress: Progress | None) -> IterableFetcher:
+        progress = progress or Progress({}, {})
+        self._at_epoch_start = generators.read()
+        fetcher = IterableFetcher(job, self._row, self._where, worker_id=self._id, state=progress.stream_state)
+        if progress.stream_state:
+            fetcher.units, fetcher.elements = progress.state_units, progress.elements
+        fetcher.run_up_to(progress, None if _draws_nothing(job.collate_fn) else job.collate_fn)
+        return fetcher
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -116,6 +154,7 @@ class Worker:
             Order.SEGMENT: self._learn_segment,
             Order.FORGET: self._forget_segments,
             Order.RESUME: self._resume,
+            Order.RESTORE: self._restore,
         }
         while (received := self._channel.receive()) is not None:
             data, fds = received
@@ -140,33 +179,45 @@ class Worker:
     def _resume(self, message: tuple[Any, ...], _: list[int]) -> None:
         """A new epoch: as in torch, workers are not seeded again, and an iterable starts anew."""
         self._ended = False
-        job = self._job
-        if job is None or self._init_failure is not None:
+        self._enter(Epoch(*message[1:]))
+        self._begin_epoch()
+
+    def _restore(self, message: tuple[Any, ...], _: list[int]) -> None:
+        """Take up what a lost worker had begun, before the first unit."""
+        epoch, progress = messages.unpack_progress(self._bytes_at(message[1]))
+        self._enter(epoch)
+        if self._generators is None:
             return
-        try:
-            self._job = job = dataclasses.replace(job, dataset=seed_datapipe(job.dataset, message[1]))
-            self._fetcher = make_fetcher(job, self._row)
-        except Exception as error:
-            self._init_failure = capture(error, f"raised while {self._who()} was starting an epoch")
+        self._generators.restore(progress.at_epoch_start if progress.units else progress.generators)
+        self._begin_epoch(progress)
+        self._generators.restore(progress.generators)
+
+    def _enter(self, epoch: Epoch) -> None:
+        if self._job is not None and self._init_failure is None:
+            with self._keep_failure("was starting an epoch"):
+                self._job = _seeded(self._job, epoch)
+
+    # -- one unit --------------------------------------------------------------------------------------------------
 
     def _load(self, unit: Unit) -> None:
-        self._row[PHASE] = (
-            Phase.FETCH
-        )  # before the unit: who reads the unit first never sees a new one and an old phase
-        self._row[UNIT] = unit.unit
+        if self._fetcher is None:
+            self._begin_epoch()
+        row = self._row
+        row[PHASE] = Phase.FETCH  # before the unit: who reads the unit first never sees a new one and an old phase
+        row[UNIT] = self._unit = unit.unit
         if self._ended:
             return  # the main process knows by now, or will with the message under way
         self._writer.begin(self._area(unit.slot))
         self._writer.begin_fetch()
         outcome = self._fetch(unit)
-        self._row[PHASE] = Phase.SEND
+        row[PHASE] = Phase.SEND
         try:
             self._send(unit, outcome)
         except ConnectionError:
             raise
         except Exception as error:
             # what the user's code made cannot be pickled, or does not fit into memory
-            outcome = Outcome(Kind.FAILURE, tuple(capture(error, self._where(unit, "sending the batch"))))
+            outcome = Outcome(self._bad_batch(error), tuple(capture(error, self._where("sending the batch"))))
             self._writer.start_over(self._area(unit.slot))
             self._send(unit, outcome)
         finally:
@@ -186,37 +237,89 @@ class Worker:
         assert self._job is not None
         doing = "reading its indices"
         try:
-            indices = pickle.loads(self._indices(unit))
+            indices = pickle.loads(self._bytes_at(unit.indices))
+            self._size = len(indices) if self._job.auto_collation else 1
             try:
-                samples = self._fetcher.fetch(indices)
+                samples = self._fetcher.fetch(indices, unit.places, one_by_one=unit.one_by_one)
             except Exception:
                 doing = _sample(self._job, indices, self._row[POSITION])
                 raise
-            doing = "collate_fn"
-            self._row[PHASE] = Phase.COLLATE
-            self._writer.begin_collate()
-            return Outcome(Kind.BATCH, self._job.collate_fn(samples))
         except StreamEnded:
             self._ended = True
             return Outcome(Kind.END, None)
         except Exception as error:
-            return Outcome(Kind.FAILURE, tuple(capture(error, self._where(unit, doing))))
+            return Outcome(Kind.FAILURE, tuple(capture(error, self._where(doing))))
+        if self._is_incomplete(samples):
+            return Outcome(Kind.BAD_SAMPLES, None)
+        return self._collate(samples, unit)
+
+    def _is_incomplete(self, samples: Any) -> bool:
+        """Whether what was passed over leaves no batch, or one that the main process will have to fill."""
+        assert self._fetcher is not None
+        assert self._job is not None
+        if not any(not bad.loaded for bad in self._fetcher.bad):
+            return False
+        if self._job.care.on_error == "replace" and not self._job.is_iterable:
+            return True
+        return not samples if self._job.auto_collation else True
+
+    def _collate(self, samples: Any, unit: Unit) -> Outcome:
+        assert self._job is not None
+        self._row[SPAN] = self._size
+        self._row[PHASE] = Phase.COLLATE
+        retries = self._job.care.max_retries if self._job.care.passes_over else 0
+        while True:
+            self._writer.begin_collate()
+            try:
+                return Outcome(Kind.BATCH, self._call_collate(samples, unit))
+            except Exception as error:
+                if retries <= 0:
+                    return Outcome(self._bad_batch(error), tuple(capture(error, self._where("collate_fn"))))
+            retries -= 1
+            self._writer.start_over(self._area(unit.slot))
+
+    def _call_collate(self, samples: Any, unit: Unit) -> Any:
+        assert self._job is not None
+        assert self._fetcher is not None
+        if self._fetcher.sample_seed is not None:
+            rng.seed_collate(self._fetcher.sample_seed, unit.places[0])
+        return self._job.collate_fn(samples)
+
+    def _bad_batch(self, error: Exception) -> Kind:
+        return Kind.BAD_BATCH if self._job is not None and self._job.care.may_pass_over(error) else Kind.FAILURE
 
     def _send(self, unit: Unit, outcome: Outcome) -> None:
         writer = self._writer
         writer.accepts_tensors = False
         packed = layout.encode(outcome.value, writer)
         outcome.value = None  # let go, so that what is still alive is what the user's code keeps
+        said = self._aside()
+        aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
-        result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed)
+        result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
         self._channel.send(messages.pack_result(result), writer.spilled_fds())
+
+    def _aside(self) -> bytes:
+        """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
+        if self._generators is None or self._fetcher is None:
+            return b""
+        generators, bad = self._generators.changes(), self._fetcher.bad
+        if isinstance(self._fetcher, IterableFetcher):
+            stream = self._fetcher
+            at_start, self._at_epoch_start = self._at_epoch_start, {}
+            counts = (stream.units, stream.elements, stream.state())
+        elif generators or bad:
+            at_start, counts = {}, (0, 0, b"")
+        else:
+            return b""
+        return messages.pack_aside(Aside(generators, at_start, *counts, tuple(map(tuple, bad))))
 
     # -- small things ----------------------------------------------------------------------------------------------
 
-    def _indices(self, unit: Unit) -> bytes | memoryview:
-        if isinstance(unit.indices, bytes):
-            return unit.indices
-        segment, offset, nbytes = unit.indices
+    def _bytes_at(self, place: bytes | SlotRef) -> bytes | memoryview:
+        if isinstance(place, bytes):
+            return place
+        segment, offset, nbytes = place
         return self._segments[segment].view[offset : offset + nbytes]
 
     def _area(self, ref: SlotRef) -> Area:
@@ -229,9 +332,18 @@ class Worker:
     def _who(self) -> str:
         return f"DataLoader worker process {self._id} (pid {os.getpid()})"
 
-    def _where(self, unit: Unit, doing: str) -> str:
+    def _where(self, doing: str) -> str:
         """One line for the user: which worker, which batch, which sample."""
-        return f"raised in {self._who()}, batch {unit.unit}, {doing}"
+        return f"raised in {self._who()}, batch {self._unit}, {doing}"
+
+
+def _seeded(job: Job, epoch: Epoch) -> Job:
+    return dataclasses.replace(job, dataset=seed_datapipe(job.dataset, epoch.shared_seed), epoch=epoch)
+
+
+def _draws_nothing(collate_fn: Any) -> bool:
+    """Whether the function is known to draw no random numbers: then it need not run again with an iterable."""
+    return collate_fn in (default_collate, default_convert)
 
 
 def _sample(job: Job | None, indices: Any, position: int) -> str:

@@ -1,0 +1,143 @@
+"""What becomes of samples that cannot be loaded: `on_error`, carried out on the unit that asked for them.
+
+"skip" asks for the unit's other samples. "replace" asks for a substitute in the same place. Every sample that is passed
+over is written down, and counted against `max_skipped`.
+
+Runs in: main process, in the thread that calls `next()`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from holdfast.loader import substitutes
+from holdfast.loader.ledger import Blame, Ledger
+from holdfast.loader.skips import SkippedSample
+from holdfast.loader.units import UnitState
+
+_HISTORY = 256  # units whose samples may stand for bad ones
+_MAX_SUBSTITUTES = 16  # tried for one place
+
+
+class Fate(Enum):
+    """Of a unit some of whose samples cannot be loaded."""
+
+    AGAIN = "to be sent again, as it is now"
+    VOID = "nothing of it is left to deliver"
+    RAISE = "to be delivered as an exception"
+
+
+class BadSample(NamedTuple):
+    """A sample that is given up."""
+
+    position: int
+    reason: str
+    blame: Blame = Blame.ITSELF
+
+
+class BadSamples:
+    """The bad samples of one iterator."""
+
+    def __init__(self, ledger: Ledger, *, auto_collation: bool) -> None:
+        self._ledger = ledger
+        self._auto_collation = auto_collation
+        self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY)
+        self.begin_epoch(0, 0, None)
+
+    def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
+        """`samples`: how many the epoch has, if known."""
+        self.epoch, self._seed, self._samples = epoch, seed, samples
+        self._skipped = 0
+        self._history.clear()
+        self._substitutes: dict[int, int] = {}  # by place: how many were asked for
+
+    # -- before a unit is sent -------------------------------------------------------------------------------------
+
+    def screen(self, batch: int, state: UnitState) -> Fate:
+        """Leave out what is known to be bad."""
+        if self._ledger.policy.on_error == "raise":
+            return Fate.AGAIN
+        if self._ledger.policy.on_error == "replace":
+            self._history.append((state.places[0], self._listed(state)))
+        known = self._ledger.known
+        if not known:
+            return Fate.AGAIN
+        listed = self._listed(state)
+        bad = [BadSample(k, known.reason(index)) for k, index in enumerate(listed) if index in known]
+        return self.give_up(batch, state, bad) if bad else Fate.AGAIN
+
+    # -- when samples turned out to be bad -------------------------------------------------------------------------
+
+    def give_up(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
+        """Change the unit so that it asks for these no more. May raise TooManySkipped."""
+        if self._ledger.policy.on_error == "raise":
+            return Fate.RAISE
+        if self._ledger.policy.on_error == "replace":
+            return self._replace(batch, state, bad)
+        self.note_skipped(batch, state, bad)
+        return self._drop(state, {sample.position for sample in bad})
+
+    def give_up_batch(self, batch: int, state: UnitState, reason: str) -> Fate:
+        """No batch can be made of the unit's samples: all of them are passed over."""
+        if state.is_substituted:
+            return Fate.RAISE  # nor of those that stood for them
+        state.is_substituted = self._ledger.policy.on_error == "replace"
+        everything = range(len(self._listed(state)))
+        return self.give_up(batch, state, [BadSample(position, reason, Blame.NOBODY) for position in everything])
+
+    def note_skipped(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> None:
+        """A worker has left these out of the batch it made."""
+        listed = self._listed(state)
+        for sample in bad:
+            self._note(batch, listed[sample.position], sample)
+
+    def note_element(self, batch: int, index: Any, sample: BadSample) -> None:
+        """The same for an element of an iterable, which has no index but its place in the worker's stream."""
+        self._note(batch, index, sample)
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _listed(self, state: UnitState) -> list[Any]:
+        return list(state.indices) if self._auto_collation else [state.indices]
+
+    def _drop(self, state: UnitState, positions: set[int]) -> Fate:
+        listed = self._listed(state)
+        left = [k for k in range(len(listed)) if k not in positions]
+        if not left:
+            return Fate.VOID
+        state.change([listed[k] for k in left], [state.place(k) for k in left])
+        return Fate.AGAIN
+
+    def _replace(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
+        listed = self._listed(state)
+        places = [state.place(k) for k in range(len(listed))]
+        given_up = [listed[sample.position] for sample in bad]
+        for sample, index in zip(bad, given_up, strict=True):
+            substitute = self._substitute(listed, given_up, places[0], places[sample.position])
+            if substitute is substitutes.NONE_LEFT:
+                return Fate.RAISE
+            self._note(batch, index, sample, replaced_by=substitute)
+            listed[sample.position] = substitute
+        state.change(listed if self._auto_collation else listed[0], places)
+        return Fate.AGAIN
+
+    def _substitute(self, own: list[Any], given_up: list[Any], first: int, place: int) -> Any:
+        """Another sample of the batch, or of those before it; in the first batches, of those after it."""
+        number = self._substitutes[place] = self._substitutes.get(place, 0) + 1
+        if number > _MAX_SUBSTITUTES:
+            return substitutes.NONE_LEFT
+        earlier = [index for start, indices in self._history if start < first for index in indices]
+        later = [index for start, indices in self._history if start > first for index in indices]
+
+        def is_bad(index: Any) -> bool:
+            return index in self._ledger.known or index in given_up
+
+        return substitutes.choose((own, earlier, later), is_bad, self._seed, place)
+
+    def _note(self, batch: int, index: Any, sample: BadSample, replaced_by: Any = None) -> None:
+        self._ledger.pass_over(SkippedSample(index, sample.reason, replaced_by, self.epoch, batch), sample.blame)
+        self._skipped += 1
+        self._ledger.check_number(self._skipped, self._samples)

@@ -1,0 +1,169 @@
+"""Loading without workers (`num_workers=0`), with our arguments honoured as far as one process can.
+
+Samples are loaded by the workers' own code, so that they are tried again, skipped, replaced and seeded alike. A sample
+that crashes or hangs takes this process with it. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils.data import dataloader as torch_loader
+from torch.utils.data._utils import pin_memory as torch_pin
+
+from holdfast.errors import TooManySkipped
+from holdfast.incident import Incident
+from holdfast.loader import losses
+from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
+from holdfast.loader.ledger import Ledger
+from holdfast.loader.units import UnitState, dump_indices
+from holdfast.workers import messages, rng
+from holdfast.workers.board import private_row
+from holdfast.workers.failures import Failure, capture, rebuild
+from holdfast.workers.fetch import MapFetcher
+from holdfast.workers.job import Job
+from holdfast.workers.messages import Epoch
+from holdfast.workers.rng import GeneratorStates
+from holdfast.workers.streams import IterableFetcher, StreamEnded
+
+
+class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
+    """One epoch in this process."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._ledger: Ledger = loader._ledger
+        self._policy = self._ledger.policy
+        self._ledger.take_seed(int(self._base_seed))
+        self._ledger.epoch += 1
+        self._is_iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
+        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation)
+        self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, _count(loader, self._policy.max_skipped))
+        self._generators = GeneratorStates() if self._policy.rng == "sample" else None
+        self._fetcher = self._make_fetcher()
+        self._position = 0
+        self._batch = -1
+
+    def _make_fetcher(self) -> MapFetcher | IterableFetcher:
+        seed = rng.mix(self._ledger.seed, self._ledger.epoch) if self._policy.rng == "sample" else None
+        job = Job(
+            dataset=self._dataset,
+            collate_fn=self._collate_fn,
+            worker_init_fn=None,
+            is_iterable=self._is_iterable,
+            auto_collation=self._auto_collation,
+            drop_last=self._drop_last,
+            base_seed=int(self._base_seed),
+            num_workers=0,
+            epoch=Epoch(None, seed),
+            care=self._policy.care,
+            sample_timeout_s=None,
+            max_restarts=self._policy.max_restarts,
+            has_been_ready=True,
+        )
+        if self._is_iterable:
+            return IterableFetcher(job, private_row(), self._where, worker_id=0)
+        return MapFetcher(job, private_row(), self._where)
+
+    def _where(self, doing: str) -> str:
+        return f"raised in this process, batch {self._batch}, {doing}"
+
+    def _next_data(self) -> Any:
+        if self._generators is None:
+            return self._next_batch()
+        outside = self._generators.read()  # the training program's own random numbers are not to be touched
+        try:
+            return self._next_batch()
+        finally:
+            self._generators.restore(outside)
+
+    def _next_batch(self) -> Any:
+        """The next batch that has anything in it."""
+        while True:
+            state = self._next_unit()
+            fate: Fate | None = Fate.AGAIN
+            if not self._is_iterable:
+                fate = self._bad.screen(self._batch, state)
+            while fate is Fate.AGAIN:
+                samples = self._fetch(state)
+                lost = [bad for bad in self._fetcher.bad if not bad.loaded]
+                fate = self._judge(state, lost)
+                if fate is None:
+                    batch, fate = self._collate(state, samples)
+                    if fate is None:
+                        return self._pinned(batch)
+            if fate is Fate.RAISE:
+                raise self._error or TooManySkipped(f"every sample that could stand in batch {self._batch} is bad")
+
+    def _next_unit(self) -> UnitState:
+        indices = next(self._sampler_iter)
+        self._batch += 1
+        self._error: BaseException | None = None
+        state = UnitState(dump_indices(indices), 0, (self._position,))
+        self._position += len(indices) if self._auto_collation else 1
+        return state
+
+    def _fetch(self, state: UnitState) -> Any:
+        try:
+            return self._fetcher.fetch(state.indices, state.places)
+        except StreamEnded:
+            raise StopIteration from None
+        except Exception as error:
+            self._note(losses.raised(capture(error, "")), "raised")
+            raise
+
+    def _judge(self, state: UnitState, lost: Sequence[messages.BadSample]) -> Fate | None:
+        """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
+        for bad in self._fetcher.bad:
+            self._note(losses.raised(Failure(*bad.failure)), "retried" if bad.loaded else self._policy.on_error)
+        if not lost:
+            return None
+        given_up = [BadSample(bad.position, losses.raised(Failure(*bad.failure))) for bad in lost]
+        self._error = rebuild(Failure(*lost[0].failure))
+        if not self._is_iterable and self._policy.on_error == "replace":
+            return self._bad.give_up(self._batch, state, given_up)
+        if self._is_iterable:
+            for sample in given_up:
+                self._bad.note_element(self._batch, (0, sample.position), sample)
+            return None if self._auto_collation and len(lost) < len(state.indices) else Fate.VOID
+        return self._skip(state, given_up)
+
+    def _skip(self, state: UnitState, given_up: list[BadSample]) -> Fate | None:
+        self._bad.note_skipped(self._batch, state, given_up)
+        return None if self._auto_collation and len(given_up) < len(state.indices) else Fate.VOID
+
+    def _collate(self, state: UnitState, samples: Any) -> tuple[Any, Fate | None]:
+        retries = self._policy.max_retries if self._policy.care.passes_over else 0
+        while True:
+            try:
+                if self._fetcher.sample_seed is not None:
+                    rng.seed_collate(self._fetcher.sample_seed, state.places[0])
+                return self._collate_fn(samples), None
+            except Exception as error:
+                if not self._policy.care.may_pass_over(error):
+                    raise
+                self._error = error
+            retries -= 1
+            if retries < 0:
+                return None, self._give_up_batch(state)
+
+    def _give_up_batch(self, state: UnitState) -> Fate:
+        assert self._error is not None
+        reason = f"its batch: {type(self._error).__name__}: {self._error}"
+        self._note(reason, self._policy.on_error)
+        return Fate.VOID if self._is_iterable else self._bad.give_up_batch(self._batch, state, reason)
+
+    def _pinned(self, batch: Any) -> Any:
+        if not self._pin_memory:
+            return batch
+        return torch_pin.pin_memory(batch, self._pin_memory_device)  # type: ignore[no-untyped-call]
+
+    def _note(self, cause: str, done: str) -> None:
+        self._ledger.note(Incident(cause, done, phase="loading", epoch=self._bad.epoch, batch=self._batch))
+
+
+def _count(loader: Any, max_skipped: int | float | None) -> int | None:
+    if not isinstance(max_skipped, float):
+        return None
+    return len(loader.dataset) if loader._dataset_kind == torch_loader._DatasetKind.Iterable else len(loader.sampler)

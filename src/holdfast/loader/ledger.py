@@ -1,0 +1,84 @@
+"""What a loader keeps account of over all its epochs: incidents, samples passed over, samples known to be bad.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import Any
+
+from holdfast.errors import TooManySkipped
+from holdfast.incident import Incident, Incidents
+from holdfast.loader.policy import Policy
+from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
+
+logging.getLogger("holdfast").addHandler(logging.NullHandler())  # or Python would print bare event names on stderr
+_log = logging.getLogger(__name__)
+
+
+class Blame(Enum):
+    """How surely a sample is to blame for not being loaded, and so how long it is remembered."""
+
+    ITSELF = "it raised, crashed or hung: remembered between runs"
+    PERHAPS = "its worker was killed from outside while loading it, each time: remembered in this run"
+    NOBODY = "its batch could not be made: not remembered"
+
+
+class Ledger:
+    """The accounts of one loader. `epoch` counts its iterators, from 0."""
+
+    def __init__(self, policy: Policy, dataset: Any, *, reads_file: bool = True) -> None:
+        self.policy = policy
+        self.epoch = -1
+        self.seed = 0
+        self._has_seed = False
+        self.has_been_ready = False  # one of its workers: what they start with is good
+        self.incidents = Incidents()
+        self.skipped: list[SkippedSample] = []
+        self.known = KnownBad()
+        self._file: SkippedFile | None = None
+        if policy.skipped_file is not None and reads_file:
+            self._file = SkippedFile(policy.skipped_file, _length(dataset))
+            for index, reason in self._file.read().items():
+                self.known.add(index, reason)
+
+    def take_seed(self, seed: int) -> None:
+        """The first seed drawn is the loader's: all that is to be the same in each run depends on it."""
+        if not self._has_seed:
+            self.seed, self._has_seed = seed, True
+
+    def note(self, incident: Incident) -> None:
+        self.incidents.add(incident)
+        _log.warning("incident", extra={"incident": incident})
+
+    def pass_over(self, sample: SkippedSample, blame: Blame) -> None:
+        """A sample was skipped or replaced."""
+        self.skipped.append(sample)
+        if blame is Blame.NOBODY:
+            return
+        is_new = self.known.add(sample.index, sample.reason)
+        if is_new and blame is Blame.ITSELF and self._file is not None:
+            self._file.append(sample.index, sample.reason)
+
+    def check_number(self, skipped: int, epoch_samples: int | None) -> None:
+        """Raise if more samples of an epoch were passed over than the user allows."""
+        limit = self.policy.max_skipped
+        if limit is None:
+            return
+        allowed = limit if isinstance(limit, int) else limit * (epoch_samples or 0)
+        if skipped > allowed:
+            recent = "\n".join(f"  {sample.index!r}: {sample.reason}" for sample in self.skipped[-5:])
+            raise TooManySkipped(
+                f"{skipped} samples of this epoch could not be loaded, more than max_skipped={limit} allows\n"
+                f"The last of them:\n{recent}\n"
+                f"  try   look at loader.skipped_samples and loader.incidents, or raise max_skipped"
+            )
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None

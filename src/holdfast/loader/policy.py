@@ -1,0 +1,101 @@
+"""What the user wants done when a sample cannot be loaded: our own arguments, checked.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.workers.attempts import Care
+
+ON_ERROR = ("raise", "skip", "replace")
+RNG = ("worker", "sample")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The fields are the loader's arguments of the same names."""
+
+    on_error: str = "raise"
+    max_retries: int = 1
+    retry_on: tuple[type[BaseException], ...] = ()
+    max_skipped: int | float | None = None
+    max_restarts: int = 3
+    sample_timeout: float | None = None
+    skipped_file: str | os.PathLike[str] | None = None
+    rng: str = "worker"
+
+    def __post_init__(self) -> None:
+        _check_choice("on_error", self.on_error, ON_ERROR)
+        _check_choice("rng", self.rng, RNG)
+        _check_count("max_retries", self.max_retries)
+        _check_count("max_restarts", self.max_restarts)
+        object.__setattr__(self, "retry_on", _exception_types(self.retry_on))
+        _check_max_skipped(self.max_skipped)
+        _check_seconds("sample_timeout", self.sample_timeout)
+        if self.skipped_file is not None and self.on_error == "raise":
+            raise ValueError(
+                'skipped_file needs on_error="skip" or "replace": with "raise" no sample is ever passed over'
+            )
+
+    @property
+    def care(self) -> Care:
+        return Care(self.on_error, self.max_retries, self.retry_on)
+
+    @property
+    def changes_loading(self) -> bool:
+        """Whether anything is asked for that torch's own loading without workers does not do."""
+        return self.on_error != "raise" or bool(self.retry_on) or self.rng != "worker"
+
+    def check_without_workers(self) -> None:
+        """With num_workers=0 there is nobody to watch the clock."""
+        if self.sample_timeout is not None:
+            raise ValueError(
+                "sample_timeout needs workers: with num_workers=0 nothing can end a sample that hangs. "
+                "Use num_workers=1 or more, or leave it None"
+            )
+
+    def check_length(self, dataset: Any) -> None:
+        if isinstance(self.max_skipped, float) and not hasattr(dataset, "__len__"):
+            raise ValueError(
+                f"max_skipped={self.max_skipped} is a share of the epoch, but the dataset has no len(): use a number"
+            )
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, choices))}")
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name}={value!r} must be a whole number, 0 or more")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool) or not (0 < value < math.inf):
+        raise ValueError(f"{name}={value!r} must be a number of seconds above 0, or None for no limit")
+
+
+def _check_max_skipped(value: object) -> None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return
+    if not isinstance(value, float) or not 0.0 <= value <= 1.0:
+        raise ValueError(
+            f"max_skipped={value!r} must be a whole number of samples, a share of the epoch from 0.0 to 1.0, or None"
+        )
+
+
+def _exception_types(value: Any) -> tuple[type[BaseException], ...]:
+    types = tuple(value) if isinstance(value, Iterable) else (value,)
+    for kind in types:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise ValueError(f"retry_on={value!r} must be exception types, such as (OSError, TimeoutError)")
+    return types

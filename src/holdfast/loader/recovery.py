@@ -1,0 +1,52 @@
+"""What is to be done when a worker is lost. Pure: no process, no clock, no data.
+
+    where was it? ──► between samples: restart it, within bounds
+                 ├──► in a call that loads many: the unit again, one sample at a time
+                 ├──► in a sample, or making the batch: the unit again, up to max_retries times
+                 └──► then that sample, or the batch, is bad: see bad_samples.py
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from holdfast.workers.board import Doing, Phase
+from holdfast.workers.messages import Reason
+
+
+class Where(Enum):
+    """What a worker had in hand when it was lost."""
+
+    NOTHING = "nothing"
+    SAMPLE = "one sample"
+    MANY = "samples that one call loads"
+    BATCH = "a batch that is being made or sent"
+
+
+class Decision(Enum):
+    """About the unit that was in hand."""
+
+    RESTART = "nobody's sample: the unit, if there is one, again"
+    RETRY = "the unit again"
+    ONE_BY_ONE = "the unit again, one sample at a time"
+    BAD_SAMPLE = "that sample cannot be loaded"
+    BAD_BATCH = "no batch can be made of these samples"
+
+
+def where(doing: Doing) -> Where:
+    if doing.phase is Phase.FETCH:
+        return Where.SAMPLE if doing.position >= 0 else Where.MANY
+    return Where.BATCH if doing.phase in (Phase.COLLATE, Phase.SEND) else Where.NOTHING
+
+
+def decide(place: Where, reason: Reason, deaths: int, max_retries: int) -> Decision:
+    """`deaths`: how often workers were lost there, with this one."""
+    if place is Where.NOTHING or reason is Reason.STOPPED:
+        return Decision.RESTART  # a stop comes from outside
+    if place is Where.MANY:
+        return Decision.ONE_BY_ONE
+    if deaths <= max_retries:
+        return Decision.RETRY
+    return Decision.BAD_SAMPLE if place is Where.SAMPLE else Decision.BAD_BATCH

@@ -1,0 +1,271 @@
+"""Carrying on after something went wrong: decisions of `recovery.py` and `bad_samples.py`, put into effect.
+
+    worker lost ──► decide ──► its replacement takes up its progress ──► what it had not finished is sent again
+    bad samples ──► on_error ─► the unit again without them, or nothing, or their exception
+
+Runs in: main process, in the thread that calls `next()`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from holdfast.incident import Incident
+from holdfast.loader import losses, recovery
+from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
+from holdfast.loader.ledger import Blame, Ledger
+from holdfast.loader.progress import WorkersProgress
+from holdfast.loader.recovery import Decision, Where
+from holdfast.loader.units import Units, UnitState
+from holdfast.workers import messages
+from holdfast.workers.backend import SupervisorLost, WorkerLost
+from holdfast.workers.board import Phase
+from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.restarts import RestartWindow
+
+
+class Deliveries(Protocol):
+    """What becomes of a unit in the end: the iterator's part."""
+
+    def is_active(self, worker_id: int) -> bool:
+        """Whether the worker is to go on, in this epoch or the next."""
+
+    def has_more(self, worker_id: int) -> bool:
+        """Whether it is to go on in this epoch."""
+
+    def batch_number(self, unit: int) -> int:
+        """Which batch of the epoch the unit is."""
+
+    def issue(self, unit: int) -> None:
+        """Send it, once more if need be."""
+
+    def fail(self, unit: int, error: BaseException) -> None:
+        """Deliver an exception in its place."""
+
+    def void(self, unit: int) -> None:
+        """Deliver nothing in its place."""
+
+    def lose_stream(self, worker_id: int, error: BaseException) -> None:
+        """The worker's iterable ends with this exception."""
+
+    def give_up(self, error: BaseException) -> None:
+        """Nothing more can be delivered."""
+
+
+class Rescue:
+    """For one iterator."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        units: Units,
+        progress: WorkersProgress,
+        bad: BadSamples,
+        deliveries: Deliveries,
+        *,
+        is_iterable: bool,
+        auto_collation: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._policy = ledger.policy
+        self._units = units
+        self._progress = progress
+        self._bad = bad
+        self._deliveries = deliveries
+        self._is_iterable = is_iterable
+        self._auto_collation = auto_collation
+        self._windows: dict[int, RestartWindow] = {}
+
+    # -- a worker is gone ------------------------------------------------------------------------------------------
+
+    def worker_lost(self, lost: WorkerLost) -> None:
+        units = self._units.sent_to(lost.worker_id)
+        if not lost.replaced and self._deliveries.is_active(lost.worker_id):
+            self._note(lost, None, "raised")
+            self._deliveries.give_up(losses.died_starting(lost))
+        elif not self._deliveries.is_active(lost.worker_id):
+            for unit in units:
+                self._units.give_up(unit)
+        elif self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
+            self._carry_on(lost.worker_id)
+
+    def supervisor_lost(self, lost: SupervisorLost, num_workers: int) -> None:
+        self._ledger.note(Incident(lost.reason, "restarted", pid=lost.pid, epoch=self._bad.epoch))
+        for worker_id in range(num_workers):
+            self._carry_on(worker_id)
+
+    def _carry_on(self, worker_id: int) -> None:
+        """The new life of a worker takes up the old one's progress, and what it had not finished."""
+        self._progress.restore(worker_id, goes_on=self._deliveries.has_more(worker_id))
+        for unit in self._units.sent_to(worker_id):
+            self._deliveries.issue(unit)
+
+    def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
+        """Decide about the unit in hand. False if nothing can go on."""
+        state = self._units[suspect] if suspect is not None else None
+        place = recovery.where(lost.doing) if state is not None else Where.NOTHING
+        deaths = _count_death(state, place, lost)
+        decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
+        if decision is Decision.RESTART:
+            self._note(lost, state, "restarted")
+            return self._is_within_bounds(lost)
+        assert suspect is not None
+        assert state is not None
+        if decision is Decision.ONE_BY_ONE:
+            state.one_by_one = True
+        if decision in (Decision.RETRY, Decision.ONE_BY_ONE):
+            self._note(lost, state, "retried")
+        else:
+            self._give_up_on(lost, suspect, state, deaths, decision)
+        return True
+
+    def _is_within_bounds(self, lost: WorkerLost) -> bool:
+        if lost.doing.phase is Phase.STARTING:
+            return True  # the supervisor counts these
+        window = self._windows.setdefault(lost.worker_id, RestartWindow(self._policy.max_restarts))
+        if not window.is_exceeded_by_death_at(time.monotonic()):
+            return True
+        self._deliveries.give_up(losses.died_idle(lost, self._policy.max_restarts))
+        return False
+
+    def _give_up_on(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
+        batch = self._deliveries.batch_number(unit)
+        reason = losses.how(lost)
+        if self._is_iterable:
+            self._give_up_element(lost, unit, state, decision)
+            return
+        indices = self._listed(state)
+        error = losses.given_up(lost, indices, batch, deaths)
+        if decision is Decision.BAD_BATCH:
+            fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
+        else:
+            blame = Blame.PERHAPS if losses.is_from_outside(lost) else Blame.ITSELF
+            fate = self._bad.give_up(batch, state, [BadSample(lost.doing.position, f"worker {reason}", blame)])
+        self._ledger.note(losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths)))
+        self._seal(unit, fate, error)
+
+    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, decision: Decision) -> None:
+        worker_id, reason = lost.worker_id, losses.how(lost)
+        if decision is Decision.BAD_SAMPLE:
+            self._note(lost, state, "raised")
+            elements = self._progress.elements(worker_id) + lost.doing.position
+            self._deliveries.lose_stream(worker_id, losses.stream_lost(worker_id, reason, elements))
+            return
+        self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped")
+        self._progress.pass_over_collate(worker_id)
+        if self._policy.on_error == "raise":
+            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), 0))
+        else:
+            self._deliveries.void(unit)
+
+    # -- a worker says that samples are bad ------------------------------------------------------------------------
+
+    def took_out(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
+        """A batch has come, without some of its samples, or with some that were loaded at a later attempt."""
+        state = self._units[unit]
+        for sample in bad:
+            done = "retried" if sample.loaded else self._done_in_worker()
+            self._note_raised(unit, worker_id, sample, done)
+            if not sample.loaded:
+                self._note_skipped(unit, worker_id, state, sample)
+
+    def _done_in_worker(self) -> str:
+        return "replaced" if self._policy.on_error == "replace" else "skipped"
+
+    def _note_skipped(self, unit: int, worker_id: int, state: UnitState, sample: messages.BadSample) -> None:
+        batch = self._deliveries.batch_number(unit)
+        given_up = BadSample(sample.position, losses.raised(Failure(*sample.failure)))
+        if self._is_iterable:
+            self._bad.note_element(batch, (worker_id, sample.position), given_up)
+        else:
+            self._bad.note_skipped(batch, state, [given_up])
+
+    def bad_samples(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
+        """No batch was made: samples are missing that are to be replaced, or all of them are."""
+        if self._is_iterable:
+            self.took_out(unit, worker_id, bad)
+            self._deliveries.void(unit)
+            return
+        state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]
+        for sample in bad:
+            self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else self._done_in_worker())
+        given_up = [BadSample(sample.position, losses.raised(Failure(*sample.failure))) for sample in lost]
+        fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
+        self._seal(unit, fate, rebuild(Failure(*lost[0].failure)) if fate is Fate.RAISE else None)
+        if fate is Fate.AGAIN:
+            self._deliveries.issue(unit)
+
+    def bad_batch(self, unit: int, worker_id: int, failure: Failure) -> None:
+        """collate_fn raised, or what it made cannot be sent, at every attempt."""
+        state, batch = self._units[unit], self._deliveries.batch_number(unit)
+        if self._is_iterable:
+            fate = Fate.VOID
+        else:
+            fate = self._bad.give_up_batch(batch, state, f"its batch: {losses.raised(failure)}")
+        done = _said(fate, self._policy.on_error)
+        self._ledger.note(
+            Incident(
+                losses.raised(failure), done, worker_id, phase="collating", evidence=failure.traceback, **self._at(unit)
+            )
+        )
+        self._seal(unit, fate, rebuild(failure) if fate is Fate.RAISE else None)
+        if fate is Fate.AGAIN:
+            self._deliveries.issue(unit)
+
+    def _seal(self, unit: int, fate: Fate, error: BaseException | None) -> None:
+        if fate is Fate.VOID:
+            self._deliveries.void(unit)
+        elif fate is Fate.RAISE:
+            assert error is not None
+            self._deliveries.fail(unit, error)
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _listed(self, state: UnitState) -> list[Any]:
+        return list(state.indices) if self._auto_collation else [state.indices]
+
+    def _at(self, unit: int, attempt: int | None = None) -> dict[str, Any]:
+        batch = self._deliveries.batch_number(unit)
+        return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt or self._units[unit].attempt}
+
+    def _note(self, lost: WorkerLost, state: UnitState | None, done: str) -> None:
+        indices = None if state is None or self._is_iterable else self._listed(state)
+        place = {"epoch": self._bad.epoch}
+        if state is not None:
+            place |= self._at(lost.doing.unit)
+        self._ledger.note(losses.incident(lost, indices, done, **place))
+
+    def _note_raised(self, unit: int, worker_id: int, sample: messages.BadSample, done: str) -> None:
+        failure = Failure(*sample.failure)
+        index = (worker_id, sample.position) if self._is_iterable else self._listed(self._units[unit])[sample.position]
+        self._ledger.note(
+            Incident(
+                losses.raised(failure),
+                done,
+                worker_id,
+                phase="loading",
+                sample_index=index,
+                evidence=failure.traceback,
+                **self._at(unit, sample.attempts),
+            )
+        )
+
+
+def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int:
+    """How often a worker was lost at this sample, or this batch, with this one."""
+    if state is None or place not in (Where.SAMPLE, Where.BATCH):
+        return 0
+    if place is Where.BATCH:
+        state.batch_deaths += 1
+        return state.batch_deaths
+    key = state.place(lost.doing.position)
+    state.deaths[key] += 1
+    return state.deaths[key]
+
+
+def _said(fate: Fate, on_error: str) -> str:
+    if fate is Fate.RAISE:
+        return "raised"
+    return "replaced" if on_error == "replace" else "skipped"

@@ -1,0 +1,144 @@
+"""The samples that were passed over: what the user reads of them, and the file that remembers them between runs.
+
+The file is JSON lines: a first line that says what it is and of how many samples, then one line per bad sample. A line
+is appended with one write, so that several ranks can share a file; a torn last line, of a machine that went down, is
+passed over when it is read.
+
+    {"holdfast":"skipped samples","version":1,"dataset_length":64}
+    {"index":17,"reason":"ValueError: bad header"}
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_KIND = "skipped samples"
+_VERSION = 1
+_OURS = f'{{"holdfast":"{_KIND}"'.encode()  # how the file begins
+_LONGEST_HEADER = 4096
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedSample:
+    """A sample that was not delivered. `replaced_by` is the index delivered in its place, or None."""
+
+    index: Any
+    reason: str
+    replaced_by: Any = None
+    epoch: int = 0
+    batch: int = 0
+
+
+class KnownBad:
+    """Indices that are not to be tried again. An index that cannot be hashed is never known."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[Hashable, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._reasons)
+
+    def __contains__(self, index: object) -> bool:
+        try:
+            return index in self._reasons
+        except TypeError:
+            return False
+
+    def reason(self, index: Any) -> str:
+        return self._reasons[index]
+
+    def add(self, index: Any, reason: str) -> bool:
+        """Note an index; False if it was known, or cannot be noted."""
+        try:
+            is_new = index not in self._reasons
+            self._reasons.setdefault(index, reason)
+        except TypeError:
+            return False
+        return is_new
+
+
+class SkippedFile:
+    """One file of bad samples, for a dataset of a certain length (None: it has none)."""
+
+    def __init__(self, path: str | os.PathLike[str], dataset_length: int | None) -> None:
+        self.path = Path(path)
+        self._length = dataset_length
+
+    def read(self) -> dict[Any, str]:
+        """Index to reason; nothing if there is no file yet. Refuses one of another dataset, or not of ours."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        first, *rest = data.split(b"\n")
+        if rest:
+            self._check(first)
+        elif not _OURS.startswith(first[: len(_OURS)]):
+            raise self._not_ours()
+        entries = map(_parse, rest[:-1])  # what has no end of line was not written whole
+        return {_index(entry["index"]): str(entry.get("reason", "")) for entry in entries if "index" in entry}
+
+    def append(self, index: Any, reason: str) -> None:
+        """Add a line, whole or not at all. An index that JSON cannot say is left out: it could not be read back."""
+        if not isinstance(index, int | str | tuple) or isinstance(index, bool):
+            return
+        line = _line({"index": index, "reason": reason[:_LONGEST_REASON]})
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            os.write(fd, self._before(fd) + line)
+        finally:
+            os.close(fd)
+
+    def _before(self, fd: int) -> bytes:
+        """What must come before the next line: the first line of a new file, the end of one that was torn."""
+        size = os.fstat(fd).st_size
+        if b"\n" not in os.pread(fd, _LONGEST_HEADER, 0):
+            os.ftruncate(fd, 0)
+            return _line({"holdfast": _KIND, "version": _VERSION, "dataset_length": self._length})
+        return b"" if os.pread(fd, 1, size - 1) == b"\n" else b"\n"
+
+    def _check(self, line: bytes) -> None:
+        header = _parse(line)
+        if header.get("holdfast") != _KIND:
+            raise self._not_ours()
+        if header.get("version") != _VERSION:
+            raise ValueError(
+                f"skipped_file={str(self.path)!r} is of version {header.get('version')}, this is {_VERSION}"
+            )
+        if header.get("dataset_length") != self._length:
+            raise ValueError(
+                f"skipped_file={str(self.path)!r} is of a dataset of {header.get('dataset_length')} samples, but this "
+                f"one has {self._length}: its indices mean other samples. Name another file, or delete this one"
+            )
+
+    def _not_ours(self) -> ValueError:
+        return ValueError(
+            f"skipped_file={str(self.path)!r} is not a file of skipped samples of holdfast. "
+            f"Name another file; nothing was written to it"
+        )
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """A line, or nothing where it was torn or is not ours."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+
+def _index(value: Any) -> Any:
+    """JSON has lists where Python had tuples."""
+    return tuple(map(_index, value)) if isinstance(value, list) else value

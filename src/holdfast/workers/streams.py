@@ -1,0 +1,181 @@
+"""Loading one unit of an iterable dataset: the next elements of this worker's own iterator.
+
+A worker that replaces another takes the stream up where the other's last finished unit left it: by the iterable's own
+`state_dict`, or by running it again from the start of the epoch, with the random numbers it had then.
+
+An element that raises can be passed over only if the iterator goes on after it. A generator does not: then the stream
+ends with that exception, after the elements that came before it.
+Runs in: worker process; main process, without workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from types import GeneratorType
+from typing import Any
+
+from holdfast.workers import rng
+from holdfast.workers.attempts import Retries
+from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
+from holdfast.workers.failures import capture
+from holdfast.workers.fetch import Where
+from holdfast.workers.job import Job
+from holdfast.workers.messages import BadSample, Progress
+
+_HOLE: Any = object()  # an element that was passed over
+
+
+class StreamEnded(Exception):
+    """This worker's iterable has no more elements."""
+
+
+class IterableFetcher:
+    """The next elements. `units` and `elements` count what was taken in this epoch."""
+
+    def __init__(self, job: Job, row: memoryview, where: Where, *, worker_id: int, state: bytes = b"") -> None:
+        self._iterator, self._stateful = _open(job.dataset, state)
+        self._auto_collation = job.auto_collation
+        self._drop_last = job.drop_last
+        self._care = job.care
+        self._retries = Retries(job.care, row)
+        self._row = row
+        self._where = where
+        seed = job.epoch.sample_seed
+        self._worker_seed = None if seed is None else rng.mix(seed, worker_id)
+        self._ended = False
+        self._broken_by: Exception | None = None
+        self.bad: list[BadSample] = []
+        self.units = 0
+        self.elements = 0
+
+    @property
+    def sample_seed(self) -> int | None:
+        return self._worker_seed
+
+    def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
+        """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
+        self.bad = []
+        self.units += 1
+        self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
+        self._raise_what_broke()
+        count = len(indices) if self._auto_collation else 1
+        elements = [] if self._ended else self._take(count)
+        if not elements or (self._drop_last and self._ended and len(elements) < count):
+            self._raise_what_broke()
+            raise StreamEnded
+        good = self._without_holes(elements)
+        if self._auto_collation:
+            return good
+        return good[0] if good else None
+
+    def _take(self, count: int) -> list[Any]:
+        row, iterator, seed = self._row, self._iterator, self._worker_seed
+        elements: list[Any] = []
+        while len(elements) < count and self._broken_by is None:
+            row[POSITION] = len(elements)
+            if seed is not None:
+                rng.seed_sample(seed, self.elements)
+            try:
+                elements.append(next(iterator))
+            except StopIteration:
+                self._ended = True
+                break
+            except Exception as error:
+                self._rescue(error, elements)
+            self.elements += 1
+        return elements
+
+    def _rescue(self, error: Exception, elements: list[Any]) -> None:
+        """Ask for the element again, pass over it, or raise what it raised."""
+        tried = self._retries.after(error, lambda: next(self._iterator))
+        if tried.error is None:
+            elements.append(tried.value)
+        elif not self._care.may_pass_over(tried.error):
+            self.elements += 1
+            _note_the_end(tried.error, self._iterator, self.elements)
+            raise tried.error
+        elif _note_the_end(tried.error, self._iterator, self.elements):
+            self._broken_by = tried.error
+            return
+        else:
+            elements.append(_HOLE)
+        failure = capture(tried.error or error, self._where(f"element {self.elements} of the worker's stream"))
+        self.bad.append(BadSample(len(elements) - 1, tried.attempts, tuple(failure), tried.error is None))
+
+    def _raise_what_broke(self) -> None:
+        """The error that ended the stream: once, when the elements before it have been sent."""
+        error, self._broken_by = self._broken_by, None
+        if error is not None:
+            self._ended = True
+            raise error
+
+    def _without_holes(self, elements: list[Any]) -> list[Any]:
+        """With "replace" a hole is filled by another element of the same batch; which, depends on its place alone."""
+        good = [element for element in elements if element is not _HOLE]
+        if self._care.on_error != "replace" or not good:
+            return good
+        first = self.elements - len(elements)
+        return [
+            good[rng.mix(0, first + k) % len(good)] if element is _HOLE else element
+            for k, element in enumerate(elements)
+        ]
+
+    # -- taking up where another left ------------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """What the iterable's own state_dict() gives now; nothing if it has none."""
+        return b"" if self._stateful is None else pickle.dumps(self._stateful.state_dict())
+
+    def run_up_to(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
+        """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too."""
+        while self.units < progress.units:
+            with contextlib.suppress(Exception):  # it was raised the first time
+                samples = self.fetch(range(progress.unit_size))
+                if collate is not None and self.units - 1 not in progress.uncollated:
+                    collate(samples)
+
+
+def _open(dataset: Any, state: bytes) -> tuple[Iterator[Any], Any]:
+    """The iterator, at the given state, and the object that knows its state: the iterator itself, or the dataset."""
+    if state and _knows_state(dataset):
+        dataset.load_state_dict(pickle.loads(state))
+        return iter(dataset), dataset
+    iterator = iter(dataset)
+    if _knows_state(iterator):
+        if state:
+            iterator.load_state_dict(pickle.loads(state))
+        return iterator, iterator
+    return iterator, dataset if _knows_state(dataset) else None
+
+
+def _knows_state(obj: object) -> bool:
+    return callable(getattr(obj, "state_dict", None)) and callable(getattr(obj, "load_state_dict", None))
+
+
+def _note_the_end(error: Exception, iterator: object, elements: int) -> bool:
+    """Whether a stream ends with this exception; if so it says so."""
+    if not _has_ended_generator(iterator):
+        return False
+    error.add_note(
+        f"this worker's part of the iterable dataset ends here, after {elements} elements: a generator cannot go on\n"
+        f"after an exception. An iterator class whose __next__ raises for a bad element and goes on with the next can."
+    )
+    return True
+
+
+def _has_ended_generator(iterator: object) -> bool:
+    """Whether the iterator is, or draws from, a generator that has come to its end."""
+    todo, seen = [iterator], set[int]()
+    while todo:
+        found = todo.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if isinstance(found, GeneratorType) and found.gi_frame is None:
+            return True
+        held = vars(found).values() if hasattr(found, "__dict__") else gc.get_referents(found)
+        todo.extend(other for other in held if hasattr(type(other), "__next__"))
+    return False

@@ -1,0 +1,82 @@
+"""Judging from outside whether a worker is still at work: a step that takes too long, a process that was stopped.
+
+Time is counted in the watcher's own ticks, each worth no more than it should take: a stopped terminal, a debugger or a
+suspended laptop stops the watcher as well, and is not a hang. Runs in: supervisor process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+from holdfast.workers.board import Doing, Phase
+
+STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
+"""Makes a worker write the stacks of its threads, whatever they do, and go on. No library we know uses it."""
+
+_SLOWEST_TICK_S = 0.5
+_TICKS_PER_LIMIT = 5
+_STOPPED_GRACE_S = 1.0
+_STACK_WITHIN_S = 0.2
+_WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND)
+
+
+def tick_s(limit_s: float | None) -> float:
+    """How often to look, for a deadline of so many seconds."""
+    return _SLOWEST_TICK_S if limit_s is None else min(_SLOWEST_TICK_S, limit_s / _TICKS_PER_LIMIT)
+
+
+class Deadline:
+    """How long one worker has been at the same step. `limit_s` is for a step that is about one sample."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._limit_s = limit_s
+        self._last: Doing | None = None
+        self._same_s = 0.0
+
+    def is_over(self, doing: Doing, elapsed_s: float) -> bool:
+        """Called at every tick with the worker's row, and the time since the last call."""
+        if self._limit_s is None:
+            return False
+        self._same_s = self._same_s + elapsed_s if doing == self._last else 0.0
+        self._last = doing
+        return doing.phase in _WATCHED and self._same_s > self._limit_s * max(1, doing.span)
+
+
+class StopWatch:
+    """How long a child process has been stopped by a signal."""
+
+    def __init__(self, pidfd: int) -> None:
+        self._pidfd = pidfd
+        self._is_stopped = False
+        self._stopped_s = 0.0
+
+    def is_over(self, elapsed_s: float) -> bool:
+        """Whether it was not continued within a short grace."""
+        with contextlib.suppress(ChildProcessError):
+            while (news := os.waitid(os.P_PIDFD, self._pidfd, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)) is not None:
+                self._is_stopped = news.si_code == os.CLD_STOPPED
+        self._stopped_s = self._stopped_s + elapsed_s if self._is_stopped else 0.0
+        return self._stopped_s > _STOPPED_GRACE_S
+
+
+def take_stack(pidfd: int, file: int) -> str:
+    """The Python stacks of a worker that is about to be ended, from the file it writes them to; empty if it does not.
+
+    The signal also interrupts C calls, so it is sent only when the end is decided.
+    """
+    start = os.fstat(file).st_size
+    try:
+        signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
+    except ProcessLookupError:
+        return ""
+    size, deadline = start, time.monotonic() + _STACK_WITHIN_S
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+        grown = os.fstat(file).st_size
+        if grown == size > start:
+            break  # it has written, and writes no more
+        size = grown
+    return os.pread(file, size - start, start).decode(errors="replace")
