@@ -41,9 +41,8 @@ class BadSample(NamedTuple):
 class BadSamples:
     """The bad samples of one iterator."""
 
-    def __init__(self, ledger: Ledger, *, auto_collation: bool) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._auto_collation = auto_collation
         self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY)
         self.begin_epoch(0, 0, None)
 
@@ -61,11 +60,11 @@ class BadSamples:
         if self._ledger.policy.on_error == "raise":
             return Fate.AGAIN
         if self._ledger.policy.on_error == "replace":
-            self._history.append((state.places[0], self._listed(state)))
+            self._history.append((state.places[0], state.listed))
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
-        listed = self._listed(state)
+        listed = state.listed
         bad = [BadSample(k, known.reason(index)) for k, index in enumerate(listed) if index in known]
         return self.give_up(batch, state, bad) if bad else Fate.AGAIN
 
@@ -85,12 +84,12 @@ class BadSamples:
         if state.is_substituted:
             return Fate.RAISE  # nor of those that stood for them
         state.is_substituted = self._ledger.policy.on_error == "replace"
-        everything = range(len(self._listed(state)))
+        everything = range(len(state.listed))
         return self.give_up(batch, state, [BadSample(position, reason, Blame.NOBODY) for position in everything])
 
     def note_skipped(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> None:
         """A worker has left these out of the batch it made."""
-        listed = self._listed(state)
+        listed = state.listed
         for sample in bad:
             self._note(batch, listed[sample.position], sample)
 
@@ -100,11 +99,8 @@ class BadSamples:
 
     # -- how -------------------------------------------------------------------------------------------------------
 
-    def _listed(self, state: UnitState) -> list[Any]:
-        return list(state.indices) if self._auto_collation else [state.indices]
-
     def _drop(self, state: UnitState, positions: set[int]) -> Fate:
-        listed = self._listed(state)
+        listed = state.listed
         left = [k for k in range(len(listed)) if k not in positions]
         if not left:
             return Fate.VOID
@@ -112,7 +108,7 @@ class BadSamples:
         return Fate.AGAIN
 
     def _replace(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
-        listed = self._listed(state)
+        listed = state.listed
         places = [state.place(k) for k in range(len(listed))]
         given_up = [listed[sample.position] for sample in bad]
         for sample, index in zip(bad, given_up, strict=True):
@@ -121,7 +117,7 @@ class BadSamples:
                 return Fate.RAISE
             self._note(batch, index, sample, replaced_by=substitute)
             listed[sample.position] = substitute
-        state.change(listed if self._auto_collation else listed[0], places)
+        state.change(listed, places)
         return Fate.AGAIN
 
     def _substitute(self, own: list[Any], given_up: list[Any], first: int, place: int) -> Any:
