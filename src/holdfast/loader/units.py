@@ -44,8 +44,8 @@ class UnitState:
     error: BaseException | None = None
 
     @property
-    def is_unsent(self) -> bool:
-        return self.slot is None and self.result is None and self.error is None
+    def is_finished(self) -> bool:
+        return self.result is not None or self.error is not None or self.is_void
 
     @property
     def indices(self) -> Any:
