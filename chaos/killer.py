@@ -3,7 +3,8 @@
 It kills only while it is armed, and only while there is progress: a loader that is killed faster than it can load a
 unit cannot deliver, whoever wrote it. So it waits for a delivery after some kills without one, and leaves a supervisor
 alone until everything that was under way when the last one died has been delivered. A process that it has stopped it
-mostly leaves to the loader to deal with. It also watches: a training loop that gets nothing for `STALLED_S` is sent `STALLED_SIGNAL`; if that does not help, `STACKS_SIGNAL`, and it is killed.
+mostly leaves to the loader to deal with. It also watches: a training loop that gets nothing for `STALLED_S` is sent
+`STALLED_SIGNAL`; if that does not help, `STACKS_SIGNAL`, and it is killed.
 
 It needs no torch, so it starts at once. Runs in: killer.
 """
