@@ -92,6 +92,7 @@ class Crew:
         self._ticks_seen = -1
         self._silent_s = 0.0
         self._restarts_in_a_row = 0
+        self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self.new_interpreters: str | None = None
 
     @property
@@ -117,7 +118,7 @@ class Crew:
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
             max_restarts=self._job.max_restarts,
-            has_been_ready=self._job.has_been_ready,
+            has_been_ready=self._has_been_ready,
             job=CarriedJob(self._job),
         )
         self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
@@ -255,6 +256,7 @@ class Crew:
             return False
         self._backlog.append(UnitDone(link.worker_id, messages.unpack_result(received[0]), received[1]))
         self._restarts_in_a_row = 0
+        self._has_been_ready = True
         return True
 
     def _listen(self) -> None:
