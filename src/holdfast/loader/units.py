@@ -17,8 +17,7 @@ import cloudpickle
 
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.fetch import place_of
-from holdfast.workers.messages import Result, SlotRef, Unit
+from holdfast.workers.messages import Result, SlotRef, Unit, place_of
 
 _INLINE = 32 * 1024  # larger lists of indices travel in a slot
 

@@ -17,7 +17,7 @@ from holdfast.workers.attempts import Retries
 from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
 from holdfast.workers.failures import capture
 from holdfast.workers.job import Job
-from holdfast.workers.messages import BadSample
+from holdfast.workers.messages import BadSample, place_of
 
 Where = Callable[[str], str]
 """From what was being done to one line for the user: which worker, which batch."""
@@ -89,11 +89,6 @@ class MapFetcher:
         if self.sample_seed is not None:
             rng.seed_sample(self.sample_seed, place)
         return self._load(index)
-
-
-def place_of(places: Sequence[int], position: int) -> int:
-    """Where in the epoch a sample of a unit is: given for each, or for the first of samples that follow each other."""
-    return places[position] if len(places) > 1 else places[0] + position
 
 
 def _not_stop_iteration(error: Exception) -> Exception:
