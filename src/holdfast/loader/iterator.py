@@ -67,7 +67,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._ledger: Ledger = loader._ledger
         self._policy = self._ledger.policy
         self._ledger.take_seed(int(self._base_seed))
-        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation)
+        ahead = self._num_workers * self._prefetch_factor
+        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation, ahead=ahead)
         self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None

@@ -33,6 +33,8 @@ class UnitState:
     one_by_one: bool = False
     deaths: Counter[int] = field(default_factory=Counter)  # by place: workers that died loading the sample there
     batch_deaths: int = 0  # workers that died making a batch of them
+    sampled: tuple[Any, ...] = ()  # once samples were replaced: what the sampler gave
+    given_up: list[Any] = field(default_factory=list)  # what it asked for in vain and had replaced
     is_substituted: bool = False  # its samples all stand for others, whose batch was bad
     is_void: bool = False  # none of its samples could be loaded: there is nothing to deliver
     slot: Slot | None = None  # while a worker may write to it
