@@ -19,15 +19,15 @@ from holdfast.loader.units import UnitState, dump_indices
 HISTORY = 256
 
 
-def made(on_error: str, *, auto_collation: bool = True, ahead: int = 0, **arguments: Any) -> tuple[BadSamples, Ledger]:
+def made(on_error: str, *, ahead: int = 0, **arguments: Any) -> tuple[BadSamples, Ledger]:
     ledger = Ledger(Policy(on_error, **arguments), range(1000))
-    bad = BadSamples(ledger, auto_collation=auto_collation, ahead=ahead)
+    bad = BadSamples(ledger, ahead=ahead)
     bad.begin_epoch(0, 7, 1000)
     return bad, ledger
 
 
-def unit(indices: Any, first: int = 0) -> UnitState:
-    return UnitState(dump_indices(indices), 0, (first,))
+def unit(indices: Any, first: int = 0, *, is_list: bool = True) -> UnitState:
+    return UnitState(dump_indices(indices), 0, (first,), is_list)
 
 
 def lost(*positions: int, blame: Blame = Blame.ITSELF) -> list[BadSample]:
@@ -75,10 +75,10 @@ def test_with_skip_a_unit_that_loses_every_sample_is_void() -> None:
 
 
 def test_without_batches_a_sample_that_is_skipped_is_the_whole_unit() -> None:
-    """batch_size=None: its index may be a list, which is one index and not many."""
-    bad, ledger = made("skip", auto_collation=False)
-    assert bad.give_up(0, unit([10, 11]), lost(0)) is Fate.VOID
-    assert skipped(ledger) == [([10, 11], None)]
+    """batch_size=None: its index may be anything."""
+    bad, ledger = made("skip")
+    assert bad.give_up(0, unit((10, 11), is_list=False), lost(0)) is Fate.VOID
+    assert skipped(ledger) == [((10, 11), None)]
 
 
 def test_what_is_known_to_be_bad_is_not_asked_for() -> None:
@@ -222,9 +222,9 @@ def test_a_batch_that_cannot_be_made_is_replaced_as_a_whole_and_once() -> None:
 
 def test_indices_that_do_not_compare_are_replaced_too() -> None:
     """batch_size=None, and an array of indices for each batch."""
-    bad, ledger = made("replace", auto_collation=False)
-    bad.screen(0, unit(np.array([1, 2]), first=0))
-    state = unit(np.array([3, 4]), first=1)
+    bad, ledger = made("replace")
+    bad.screen(0, unit(np.array([1, 2]), is_list=False))
+    state = unit(np.array([3, 4]), first=1, is_list=False)
     bad.screen(1, state)
     assert bad.give_up(1, state, lost(0)) is Fate.AGAIN
     assert state.indices.tolist() == [1, 2]
@@ -233,8 +233,8 @@ def test_indices_that_do_not_compare_are_replaced_too() -> None:
 
 def test_there_is_an_end_to_substitutes_that_cannot_be_loaded() -> None:
     """Sixteen for one place, and each another, though an index that is a list cannot be remembered."""
-    bad, ledger = made("replace", auto_collation=False)
-    states = [unit([k], first=k) for k in range(30)]
+    bad, ledger = made("replace")
+    states = [unit([k], first=k, is_list=False) for k in range(30)]
     for k, state in enumerate(states):
         bad.screen(k, state)
     fates = [bad.give_up(29, states[-1], lost(0)) for _ in range(17)]

@@ -41,10 +41,9 @@ class BadSample(NamedTuple):
 class BadSamples:
     """The bad samples of one iterator."""
 
-    def __init__(self, ledger: Ledger, *, auto_collation: bool, ahead: int = 0) -> None:
+    def __init__(self, ledger: Ledger, *, ahead: int = 0) -> None:
         """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
-        self._auto_collation = auto_collation
         self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY + 1 + ahead)
         self.begin_epoch(0, 0, None)
 
@@ -62,11 +61,11 @@ class BadSamples:
         if self._ledger.policy.on_error == "raise":
             return Fate.AGAIN
         if self._ledger.policy.on_error == "replace":
-            self._history.append((state.places[0], self._listed(state)))
+            self._history.append((state.places[0], state.listed))
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
-        listed = self._listed(state)
+        listed = state.listed
         bad = [BadSample(k, known.reason(index)) for k, index in enumerate(listed) if index in known]
         return self.give_up(batch, state, bad) if bad else Fate.AGAIN
 
@@ -86,12 +85,12 @@ class BadSamples:
         if state.is_substituted:
             return Fate.RAISE  # nor of those that stood for them
         state.is_substituted = self._ledger.policy.on_error == "replace"
-        everything = range(len(self._listed(state)))
+        everything = range(len(state.listed))
         return self.give_up(batch, state, [BadSample(position, reason, Blame.NOBODY) for position in everything])
 
     def note_skipped(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> None:
         """A worker has left these out of the batch it made."""
-        listed = self._listed(state)
+        listed = state.listed
         for sample in bad:
             self._note(batch, listed[sample.position], sample)
 
@@ -101,11 +100,8 @@ class BadSamples:
 
     # -- how -------------------------------------------------------------------------------------------------------
 
-    def _listed(self, state: UnitState) -> list[Any]:
-        return list(state.indices) if self._auto_collation else [state.indices]
-
     def _drop(self, state: UnitState, positions: set[int]) -> Fate:
-        listed = self._listed(state)
+        listed = state.listed
         left = [k for k in range(len(listed)) if k not in positions]
         if not left:
             return Fate.VOID
@@ -113,7 +109,7 @@ class BadSamples:
         return Fate.AGAIN
 
     def _replace(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
-        listed = self._listed(state)
+        listed = state.listed
         if not state.sampled:
             state.sampled = tuple(listed)
         places = [state.place(k) for k in range(len(listed))]
@@ -128,7 +124,7 @@ class BadSamples:
             listed[sample.position] = substitute
         for sample, index, substitute in zip(bad, given_up, chosen, strict=True):
             self._note(batch, index, sample, replaced_by=substitute)
-        state.change(listed if self._auto_collation else listed[0], places)
+        state.change(listed, places)
         return Fate.AGAIN
 
     def _substitute(self, state: UnitState, first: int, place: int) -> Any:

@@ -38,7 +38,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._ledger.take_seed(int(self._base_seed))
         self._ledger.epoch += 1
         self._is_iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
-        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation)
+        self._bad = BadSamples(self._ledger)
         self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, _count(loader, self._policy.max_skipped))
         self._generators = GeneratorStates() if self._policy.rng == "sample" else None
         self._fetcher = self._make_fetcher()
@@ -100,8 +100,9 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         indices = next(self._sampler_iter)
         self._batch += 1
         self._error: BaseException | None = None
-        state = UnitState(dump_indices(indices), 0, (self._position,))
-        self._position += len(indices) if self._auto_collation else 1
+        is_list = self._auto_collation or isinstance(indices, list)
+        state = UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
+        self._position += len(indices) if is_list else 1
         return state
 
     def _fetch(self, state: UnitState) -> Any:
@@ -126,12 +127,12 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         if self._is_iterable:
             for sample in given_up:
                 self._bad.note_element(self._batch, (0, sample.position), sample)
-            return None if self._auto_collation and len(lost) < len(state.indices) else Fate.VOID
+            return None if len(lost) < len(state.listed) else Fate.VOID
         return self._skip(state, given_up)
 
     def _skip(self, state: UnitState, given_up: list[BadSample]) -> Fate | None:
         self._bad.note_skipped(self._batch, state, given_up)
-        return None if self._auto_collation and len(given_up) < len(state.indices) else Fate.VOID
+        return None if len(given_up) < len(state.listed) else Fate.VOID
 
     def _collate(self, state: UnitState, samples: Any) -> tuple[Any, Fate | None]:
         retries = self._policy.max_retries if self._policy.care.passes_over else 0

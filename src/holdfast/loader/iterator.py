@@ -67,8 +67,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._ledger: Ledger = loader._ledger
         self._policy = self._ledger.policy
         self._ledger.take_seed(int(self._base_seed))
-        ahead = self._num_workers * self._prefetch_factor
-        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation, ahead=ahead)
+        self._bad = BadSamples(self._ledger, ahead=self._num_workers * self._prefetch_factor)
         self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None
@@ -93,7 +92,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._bad,
             weakref.proxy(self),  # a cycle would keep a dropped iterator, and its workers, until the collector runs
             is_iterable=self._is_iterable,
-            auto_collation=self._auto_collation,
         )
         self._shutdown = False
         _end_at_exit(self)
@@ -189,11 +187,12 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._sampler_ended:
             return
         error: BaseException | None = None
-        payload, places = b"", (self._position,)
+        state = UnitState(b"", places=(self._position,))
         try:
             indices = next(self._sampler_iter)
-            payload = dump_indices(indices)
-            self._position += len(indices) if self._auto_collation else 1
+            state.payload = dump_indices(indices)
+            state.is_list = self._auto_collation or isinstance(indices, list)
+            self._position += len(indices) if state.is_list else 1
         except StopIteration:
             self._sampler_ended = True
             return
@@ -206,7 +205,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if assigned is None:
             return
         unit, worker_id = assigned
-        self._units.add(unit, worker_id, payload, places)
+        state.worker_id = worker_id
+        self._units.add(unit, state)
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
@@ -285,7 +285,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if not self._schedule.is_active(self._schedule.worker_of(unit)):
                 continue  # its stream was given up in this very loop
             if unit not in self._units:
-                self._units.add(unit, self._schedule.worker_of(unit), b"")
+                self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
                 self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
             elif self._is_iterable and not self._units[unit].is_unsent:
                 worker_id = self._units[unit].worker_id

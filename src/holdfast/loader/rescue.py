@@ -66,7 +66,6 @@ class Rescue:
         deliveries: Deliveries,
         *,
         is_iterable: bool,
-        auto_collation: bool,
     ) -> None:
         self._ledger = ledger
         self._policy = ledger.policy
@@ -75,7 +74,6 @@ class Rescue:
         self._bad = bad
         self._deliveries = deliveries
         self._is_iterable = is_iterable
-        self._auto_collation = auto_collation
         self._windows: dict[int, RestartWindow] = {}
 
     # -- a worker is gone ------------------------------------------------------------------------------------------
@@ -136,7 +134,7 @@ class Rescue:
         if self._is_iterable:
             self._give_up_element(lost, unit, state, deaths, decision)
             return
-        indices = self._listed(state)
+        indices = state.listed
         error = losses.given_up(lost, indices, batch, deaths)
         if decision is Decision.BAD_BATCH:
             fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
@@ -223,15 +221,12 @@ class Rescue:
 
     # -- small things ----------------------------------------------------------------------------------------------
 
-    def _listed(self, state: UnitState) -> list[Any]:
-        return list(state.indices) if self._auto_collation else [state.indices]
-
     def _at(self, unit: int, attempt: int | None = None) -> dict[str, Any]:
         batch = self._deliveries.batch_number(unit)
         return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt or self._units[unit].attempt}
 
     def _note(self, lost: WorkerLost, state: UnitState | None, done: str) -> None:
-        indices = None if state is None or self._is_iterable else self._listed(state)
+        indices = None if state is None or self._is_iterable else state.listed
         place = {"epoch": self._bad.epoch}
         if state is not None:
             place |= self._at(lost.doing.unit)
@@ -239,7 +234,7 @@ class Rescue:
 
     def _note_raised(self, unit: int, worker_id: int, sample: messages.BadSample, done: str) -> None:
         failure = Failure(*sample.failure)
-        index = (worker_id, sample.position) if self._is_iterable else self._listed(self._units[unit])[sample.position]
+        index = (worker_id, sample.position) if self._is_iterable else self._units[unit].listed[sample.position]
         self._ledger.note(
             Incident(
                 losses.raised(failure),

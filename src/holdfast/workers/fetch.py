@@ -44,22 +44,55 @@ class MapFetcher:
         """Samples of one unit, not collated. The board's position is that of the sample in hand. Sets `bad`."""
         self.bad = []
         self._row[PHASE] = Phase.FETCH
-        if not self._auto_collation:
-            samples = self._fetch_each([indices], places)
-            return samples[0] if samples else None
-        if self._takes_lists and not one_by_one and self.sample_seed is None:
-            return self._fetch_many(indices, places)
-        return self._fetch_each(indices, places)
+        if self._auto_collation:
+            in_one_call = self._takes_lists and not one_by_one and self.sample_seed is None
+            return self._fetch_many(indices, places) if in_one_call else self._fetch_each(indices, places)
+        if isinstance(indices, list):
+            return self._fetch_whole(indices, places, one_by_one=one_by_one)
+        samples = self._fetch_each([indices], places)
+        return samples[0] if samples else None
 
     def _fetch_many(self, indices: Any, places: Sequence[int]) -> Any:
+        """All samples in one call of `__getitems__`."""
         self._row[POSITION], self._row[SPAN] = -1, len(indices)
         try:
             return self._dataset.__getitems__(indices)
         except Exception as raised:
-            error = _not_stop_iteration(raised)
-            if not isinstance(error, self._care.retry_on) and not self._care.may_pass_over(error):
-                raise error from error.__cause__
+            self._raise_unless_worth_a_closer_look(raised)
         return self._fetch_each(indices, places)  # to find out which of them it was
+
+    def _fetch_whole(self, indices: list[Any], places: Sequence[int], *, one_by_one: bool) -> Any:
+        """Without batches, a list from the sampler: the dataset makes a batch of it by itself.
+
+        To find out which of them it was, each is loaded alone, and forgotten; then the good ones together.
+        """
+        if one_by_one:
+            self._load_alone(indices, places)
+        good = self._not_bad(indices)
+        if not good or (self.bad and self._care.on_error == "replace"):
+            return None
+        self._row[POSITION], self._row[SPAN] = -1, len(indices)
+        if self.sample_seed is not None:
+            rng.seed_sample(self.sample_seed, places[0])
+        try:
+            return self._dataset[good]
+        except Exception as raised:
+            self._raise_unless_worth_a_closer_look(raised)
+            if one_by_one:
+                raise  # together they fail, though none does alone
+        return self._fetch_whole(indices, places, one_by_one=True)
+
+    def _load_alone(self, indices: list[Any], places: Sequence[int]) -> None:
+        self._fetch_each([[index] for index in indices], places)
+
+    def _not_bad(self, indices: list[Any]) -> list[Any]:
+        bad = {sample.position for sample in self.bad if not sample.loaded}
+        return [index for position, index in enumerate(indices) if position not in bad]
+
+    def _raise_unless_worth_a_closer_look(self, raised: Exception) -> None:
+        error = _not_stop_iteration(raised)
+        if not isinstance(error, self._care.retry_on) and not self._care.may_pass_over(error):
+            raise error from error.__cause__
 
     def _fetch_each(self, indices: Any, places: Sequence[int]) -> list[Any]:
         load, row, seed = self._load, self._row, self.sample_seed

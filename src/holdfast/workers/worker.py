@@ -261,7 +261,7 @@ class Worker:
             return False
         if self._job.care.on_error == "replace" and not self._job.is_iterable:
             return True
-        return not samples if self._job.auto_collation else True
+        return not samples if self._job.auto_collation else samples is None
 
     def _collate(self, samples: Any, unit: Unit) -> Outcome:
         assert self._job is not None
