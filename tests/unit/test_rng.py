@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,7 @@ DRAWS: dict[str, dict[str, Callable[[], Any]]] = {
 ALL = [(generator, name) for generator, draws in DRAWS.items() for name in draws]
 
 
-@pytest.fixture(autouse=True)
-def _generators_restored() -> Iterator[None]:
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    yield
-    random.setstate(before[0])
-    np.random.set_state(before[1])
-    torch.set_rng_state(before[2])
+pytestmark = pytest.mark.usefixtures("generators_restored")
 
 
 def numbers() -> list[Any]:
