@@ -71,7 +71,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._ledger: Ledger = loader._ledger
         self._policy = self._ledger.policy
         self._ledger.take_seed(int(self._base_seed))
-        self._bad = BadSamples(self._ledger)
+        self._bad = BadSamples(self._ledger, ahead=self._num_workers * self._prefetch_factor)
         self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None

@@ -132,7 +132,7 @@ class Rescue:
         batch = self._deliveries.batch_number(unit)
         reason = losses.how(lost)
         if self._is_iterable:
-            self._give_up_element(lost, unit, state, decision)
+            self._give_up_element(lost, unit, state, deaths, decision)
             return
         indices = state.listed
         error = losses.given_up(lost, indices, batch, deaths)
@@ -144,7 +144,7 @@ class Rescue:
         self._ledger.note(losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths)))
         self._seal(unit, fate, error)
 
-    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, decision: Decision) -> None:
+    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
         if decision is Decision.BAD_SAMPLE:
             self._note(lost, state, "raised")
@@ -154,7 +154,7 @@ class Rescue:
         self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped")
         self._progress.pass_over_collate(worker_id)
         if self._policy.on_error == "raise":
-            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), 0))
+            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), deaths))
         else:
             self._deliveries.void(unit)
 
