@@ -45,6 +45,10 @@ NEED_TORCH = [
 collect_ignore = [] if importlib.util.find_spec("torch") else NEED_TORCH  # pytest reads this name
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-faults", action="store_true", help="every row of the fault table, not every pair of values")
+
+
 def pytest_report_header() -> list[str]:
     return [f"not collected, for want of torch: {', '.join(collect_ignore)}"] if collect_ignore else []
 

@@ -479,12 +479,20 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 losses.raised(failure),
                 "raised",
                 state.worker_id,
+                phase=losses.doing(failure.phase),
+                sample_index=self._index_of(failure, state),
                 epoch=self._bad.epoch,
                 batch=batch,
                 attempt=state.attempt,
                 evidence=failure.traceback,
             )
         )
+
+    def _index_of(self, failure: Failure, state: UnitState) -> Any:
+        """The sample that raised, where one did."""
+        if failure.position < 0:
+            return None
+        return (state.worker_id, failure.position) if self._is_iterable else state.listed[failure.position]
 
     def _stream_exhausted(self, unit: int) -> None:
         """A worker's iterable has no more. It leaves what it was given beyond that untouched: those slots are free."""

@@ -44,8 +44,7 @@ def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> W
         lines.append('          DataLoader(..., on_error="skip")   go on without it')
     if lost.stack:
         lines.append(f"  stack   {_indented(lost.stack)}")
-    kind = WorkerTimeout if lost.reason is Reason.HUNG else WorkerCrashed
-    return kind("\n".join(lines), worker_id=lost.worker_id, sample_index=index)
+    return _kind(lost)("\n".join(lines), worker_id=lost.worker_id, sample_index=index)
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
@@ -66,13 +65,19 @@ def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
     return TooManyRestarts(message, worker_id=lost.worker_id)
 
 
-def stream_lost(worker_id: int, reason: str, elements: int) -> WorkerCrashed:
-    message = (
-        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends after {elements} elements\n"
-        f"  why     the next element ends every worker that asks for it, and an iterator cannot be moved past it\n"
-        f"  done    what it had delivered is good; the other workers go on"
-    )
-    return WorkerCrashed(message, worker_id=worker_id)
+def stream_lost(worker_id: int, reason: str, elements: int, lost: WorkerLost | None = None) -> WorkerError:
+    lines = [
+        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends after {elements} elements",
+        "  why     the next element ends every worker that asks for it, and an iterator cannot be moved past it",
+        "  done    what it had delivered is good; the other workers go on",
+    ]
+    if lost is not None and lost.stack:
+        lines.append(f"  stack   {_indented(lost.stack)}")
+    return _kind(lost)("\n".join(lines), worker_id=worker_id)
+
+
+def _kind(lost: WorkerLost | None) -> type[WorkerError]:
+    return WorkerTimeout if lost is not None and lost.reason is Reason.HUNG else WorkerCrashed
 
 
 def how(lost: WorkerLost) -> str:
@@ -106,6 +111,11 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
         evidence=lost.stack,
         **where,
     )
+
+
+def doing(phase: int) -> str:
+    """What a worker was doing, in a word or a few."""
+    return _DOING[Phase(phase)]
 
 
 def raised(failure: Failure) -> str:

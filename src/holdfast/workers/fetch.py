@@ -39,6 +39,7 @@ class MapFetcher:
         self._where = where
         self.sample_seed = job.epoch.sample_seed
         self.bad: list[BadSample] = []
+        self.elements = 0  # of an iterable; here never
 
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Samples of one unit, not collated. The board's position is that of the sample in hand. Sets `bad`."""
@@ -114,7 +115,7 @@ class MapFetcher:
             samples.append(tried.value)
         elif not self._care.may_pass_over(last):
             raise last from last.__cause__
-        failure = capture(last or error, self._where(f"dataset[{index!r}]"))
+        failure = capture(last or error, self._where(f"dataset[{index!r}]"))._replace(phase=int(Phase.FETCH))
         self.bad.append(BadSample(position, tried.attempts, tuple(failure), tried.error is None))
 
     def _load_seeded(self, index: Any, place: int) -> Any:

@@ -131,7 +131,9 @@ class Result(NamedTuple):
 
 
 class BadSample(NamedTuple):
-    """A sample that raised, for good or at first. `position` is that in the unit's list."""
+    """A sample that raised, for good or at first. `position` is that in the unit's list; of an iterable, in the
+    worker's stream; -1: it was collate_fn that raised, at first.
+    """
 
     position: int
     attempts: int
