@@ -95,9 +95,13 @@ class OptionResult:
 
     @property
     def noise(self) -> float:
-        """How far apart two passes of the same loader came in a round, usually; within bounds, as no run is without."""
-        apart = median(abs(1 - ratio) for ratio in self.ratios(AGAIN, rate))
-        return min(max(apart, LEAST_NOISE), MOST_NOISE)
+        """How far apart two passes of the same loader came in a round: the median over rounds."""
+        return median(abs(1 - ratio) for ratio in self.ratios(AGAIN, rate))
+
+    @property
+    def least_rate_ratio(self) -> float:
+        """The throughput that is no lower, beyond noise."""
+        return 1 - min(max(self.noise, LEAST_NOISE), MOST_NOISE)
 
 
 def cpu_ms(one: Pass) -> float:

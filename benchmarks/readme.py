@@ -74,7 +74,7 @@ def _options(rows: list[OptionResult]) -> str:
         [
             *lines,
             "",
-            f"{legend} The same loader, measured twice, usually differed by up to {noise:.0%} in batches per second.",
+            f"{legend} The same loader, measured twice, differed by up to {noise:.0%} in batches per second.",
         ]
     )
 

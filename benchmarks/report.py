@@ -90,7 +90,7 @@ def option_cpu_target(row: OptionResult, setting: str) -> Target:
 def option_rate_target(row: OptionResult, setting: str) -> Target:
     """Return the target of a row's throughput with a setting: no lower, beyond the noise of this run."""
     what = f"{row.workload.name} with {setting}, batches per second"
-    return Target(what, row.rate_ratio(setting), 1 - row.noise, at_least=True, to="the rate without it")
+    return Target(what, row.rate_ratio(setting), row.least_rate_ratio, at_least=True, to="the rate without it")
 
 
 def startup_target(case: StartupResult) -> Target:
