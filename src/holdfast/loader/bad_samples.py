@@ -44,7 +44,7 @@ class BadSamples:
     def __init__(self, ledger: Ledger, *, ahead: int = 0) -> None:
         """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
-        self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY + 1 + ahead)
+        self._history: deque[tuple[int, UnitState]] = deque(maxlen=_HISTORY + 1 + ahead)  # as the sampler gave them
         self.begin_epoch(0, 0, None)
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
@@ -61,7 +61,7 @@ class BadSamples:
         if self._ledger.policy.on_error == "raise":
             return Fate.AGAIN
         if self._ledger.policy.on_error == "replace":
-            self._history.append((state.places[0], state.listed))
+            self._history.append((state.places[0], UnitState(state.payload, is_list=state.is_list)))
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
@@ -136,9 +136,9 @@ class BadSamples:
         if number > _MAX_SUBSTITUTES:
             return substitutes.NONE_LEFT
         # As many as there were when the unit was sent, whatever was sent since: that is a matter of timing.
-        before = [indices for start, indices in self._history if start < first][-_HISTORY:]
-        earlier = [index for indices in before for index in indices]
-        later = [index for start, indices in self._history if start > first for index in indices]
+        before = [unit for start, unit in self._history if start < first][-_HISTORY:]
+        earlier = [index for unit in before for index in unit.listed]
+        later = [index for start, unit in self._history if start > first for index in unit.listed]
 
         def is_bad(index: Any) -> bool:
             return index in self._ledger.known or any(_are_equal(index, other) for other in state.given_up)

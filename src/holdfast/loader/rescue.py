@@ -107,14 +107,14 @@ class Rescue:
         deaths = _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
         if decision is Decision.RESTART:
-            self._note(lost, state, "restarted")
+            self._note(lost, state, "restarted", deaths)
             return self._is_within_bounds(lost)
         assert suspect is not None
         assert state is not None
         if decision is Decision.ONE_BY_ONE:
             state.one_by_one = True
         if decision in (Decision.RETRY, Decision.ONE_BY_ONE):
-            self._note(lost, state, "retried")
+            self._note(lost, state, "retried", deaths)
         else:
             self._give_up_on(lost, suspect, state, deaths, decision)
         return True
@@ -148,11 +148,11 @@ class Rescue:
         worker_id, reason = lost.worker_id, losses.how(lost)
         elements = self._progress.elements(worker_id)
         if decision is Decision.BAD_SAMPLE:
-            self._note(lost, state, "raised")
+            self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
             self._deliveries.lose_stream(worker_id, error)
             return
-        self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped")
+        self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
         self._progress.pass_over_collate(worker_id)
         if self._policy.on_error == "raise":
             self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), deaths))
@@ -231,13 +231,13 @@ class Rescue:
 
     def _at(self, unit: int, attempt: int | None = None) -> dict[str, Any]:
         batch = self._deliveries.batch_number(unit)
-        return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt or self._units[unit].attempt}
+        return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt}
 
-    def _note(self, lost: WorkerLost, state: UnitState | None, done: str) -> None:
+    def _note(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int = 0) -> None:
         indices = None if state is None or self._is_iterable else state.listed
         place = {"epoch": self._bad.epoch}
         if state is not None:
-            place |= self._at(lost.doing.unit)
+            place |= self._at(lost.doing.unit, deaths)
         self._ledger.note(losses.incident(lost, indices, done, **place))
 
     def _note_raised(self, unit: int, worker_id: int, sample: messages.BadSample, done: str) -> None:
