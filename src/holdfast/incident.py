@@ -39,7 +39,8 @@ class Incident:
         where = "" if self.phase is None else f" while {self.phase}"
         what = "" if self.sample_index is None else f" sample {self.sample_index!r}"
         batch = "" if self.batch is None else f" (epoch {self.epoch}, batch {self.batch})"
-        return f"{who}: {self.cause}{where}{what}{batch}: {self.done}"
+        sentence = f"{who} {self.cause}" if self.cause[:1].islower() else f"{who}: {self.cause}"
+        return f"{sentence}{where}{what}{batch}: {self.done}"
 
 
 class Incidents(Sequence[Incident]):
