@@ -32,6 +32,7 @@ NEED_TORCH = [
     "unit/test_bad_samples.py",
     "unit/test_collate.py",
     "unit/test_fetch.py",
+    "unit/test_launching.py",
     "unit/test_layout.py",
     "unit/test_layout_roundtrip.py",
     "unit/test_rng.py",
