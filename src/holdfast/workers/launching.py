@@ -67,7 +67,7 @@ class Launcher(Protocol):
 def import_quietly(modules: frozenset[str]) -> None:
     """Import what the workers will need, once, so that each has it. An error is theirs to report."""
     for name in sorted(modules):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
 
 
