@@ -14,8 +14,8 @@ INSTALLED := $(VENV)/.installed
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## one epoch through torch's loader and ours, side by side
-	$(BIN)/python examples/side_by_side.py $(ARGS)
+demo: $(INSTALLED) ## bad samples, then speed: torch's loader and ours, side by side
+	$(BIN)/python -m holdfast demo $(ARGS)
 
 test: lint ## all checks and all tests
 	$(BIN)/python -m pytest $(ARGS)

@@ -29,17 +29,24 @@ NEED_TORCH = [
     "lifetime",
     "parity",
     "unit/test_backends.py",
+    "unit/test_bad_samples.py",
     "unit/test_collate.py",
     "unit/test_layout.py",
     "unit/test_layout_roundtrip.py",
+    "unit/test_rng.py",
     "unit/test_schedule.py",
     "unit/test_slots_random.py",
+    "unit/test_substitutes.py",
     "unit/test_worker_loop.py",
     "unit/test_writer.py",
 ]
 """A list, and not whatever fails to import: a test that should run without torch and does not is an error."""
 
 collect_ignore = [] if importlib.util.find_spec("torch") else NEED_TORCH  # pytest reads this name
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-faults", action="store_true", help="every row of the fault table, not every pair of values")
 
 
 def pytest_report_header() -> list[str]:

@@ -18,7 +18,7 @@ from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.units import UnitState
 
-_HISTORY = 256  # units whose samples may stand for bad ones
+_HISTORY = 256  # units before one whose samples may stand for its bad ones
 _MAX_SUBSTITUTES = 16  # tried for one place
 
 
@@ -41,10 +41,10 @@ class BadSample(NamedTuple):
 class BadSamples:
     """The bad samples of one iterator."""
 
-    def __init__(self, ledger: Ledger, *, auto_collation: bool) -> None:
+    def __init__(self, ledger: Ledger, *, ahead: int = 0) -> None:
+        """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
-        self._auto_collation = auto_collation
-        self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY)
+        self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY + 1 + ahead)
         self.begin_epoch(0, 0, None)
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
@@ -61,11 +61,11 @@ class BadSamples:
         if self._ledger.policy.on_error == "raise":
             return Fate.AGAIN
         if self._ledger.policy.on_error == "replace":
-            self._history.append((state.places[0], self._listed(state)))
+            self._history.append((state.places[0], state.listed))
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
-        listed = self._listed(state)
+        listed = state.listed
         bad = [BadSample(k, known.reason(index)) for k, index in enumerate(listed) if index in known]
         return self.give_up(batch, state, bad) if bad else Fate.AGAIN
 
@@ -85,12 +85,12 @@ class BadSamples:
         if state.is_substituted:
             return Fate.RAISE  # nor of those that stood for them
         state.is_substituted = self._ledger.policy.on_error == "replace"
-        everything = range(len(self._listed(state)))
+        everything = range(len(state.listed))
         return self.give_up(batch, state, [BadSample(position, reason, Blame.NOBODY) for position in everything])
 
     def note_skipped(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> None:
         """A worker has left these out of the batch it made."""
-        listed = self._listed(state)
+        listed = state.listed
         for sample in bad:
             self._note(batch, listed[sample.position], sample)
 
@@ -100,11 +100,8 @@ class BadSamples:
 
     # -- how -------------------------------------------------------------------------------------------------------
 
-    def _listed(self, state: UnitState) -> list[Any]:
-        return list(state.indices) if self._auto_collation else [state.indices]
-
     def _drop(self, state: UnitState, positions: set[int]) -> Fate:
-        listed = self._listed(state)
+        listed = state.listed
         left = [k for k in range(len(listed)) if k not in positions]
         if not left:
             return Fate.VOID
@@ -112,32 +109,50 @@ class BadSamples:
         return Fate.AGAIN
 
     def _replace(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
-        listed = self._listed(state)
+        listed = state.listed
+        if not state.sampled:
+            state.sampled = tuple(listed)
         places = [state.place(k) for k in range(len(listed))]
         given_up = [listed[sample.position] for sample in bad]
-        for sample, index in zip(bad, given_up, strict=True):
-            substitute = self._substitute(listed, given_up, places[0], places[sample.position])
+        state.given_up.extend(given_up)
+        chosen: list[Any] = []
+        for sample in bad:
+            substitute = self._substitute(state, places[0], places[sample.position])
             if substitute is substitutes.NONE_LEFT:
                 return Fate.RAISE
-            self._note(batch, index, sample, replaced_by=substitute)
+            chosen.append(substitute)
             listed[sample.position] = substitute
-        state.change(listed if self._auto_collation else listed[0], places)
+        for sample, index, substitute in zip(bad, given_up, chosen, strict=True):
+            self._note(batch, index, sample, replaced_by=substitute)
+        state.change(listed, places)
         return Fate.AGAIN
 
-    def _substitute(self, own: list[Any], given_up: list[Any], first: int, place: int) -> Any:
-        """Another sample of the batch, or of those before it; in the first batches, of those after it."""
+    def _substitute(self, state: UnitState, first: int, place: int) -> Any:
+        """Another sample of the batch, or of those before it; in the first batches, of those after it.
+
+        Of the batch as the sampler gave it: what stands in it by now depends on the order in which bad ones were found.
+        """
         number = self._substitutes[place] = self._substitutes.get(place, 0) + 1
         if number > _MAX_SUBSTITUTES:
             return substitutes.NONE_LEFT
-        earlier = [index for start, indices in self._history if start < first for index in indices]
+        # As many as there were when the unit was sent, whatever was sent since: that is a matter of timing.
+        before = [indices for start, indices in self._history if start < first][-_HISTORY:]
+        earlier = [index for indices in before for index in indices]
         later = [index for start, indices in self._history if start > first for index in indices]
 
         def is_bad(index: Any) -> bool:
-            return index in self._ledger.known or index in given_up
+            return index in self._ledger.known or any(_are_equal(index, other) for other in state.given_up)
 
-        return substitutes.choose((own, earlier, later), is_bad, self._seed, place)
+        return substitutes.choose((state.sampled, earlier, later), is_bad, self._seed, place)
 
     def _note(self, batch: int, index: Any, sample: BadSample, replaced_by: Any = None) -> None:
         self._ledger.pass_over(SkippedSample(index, sample.reason, replaced_by, self.epoch, batch), sample.blame)
         self._skipped += 1
         self._ledger.check_number(self._skipped, self._samples)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one is other or one == other)
+    except Exception:
+        return False  # arrays, as indices of whole batches, do not say

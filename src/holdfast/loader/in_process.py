@@ -16,7 +16,7 @@ from holdfast.errors import TooManySkipped
 from holdfast.incident import Incident
 from holdfast.loader import losses
 from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
-from holdfast.loader.ledger import Ledger
+from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.units import UnitState, dump_indices
 from holdfast.workers import messages, rng
 from holdfast.workers.board import private_row
@@ -26,6 +26,8 @@ from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch
 from holdfast.workers.rng import GeneratorStates
 from holdfast.workers.streams import IterableFetcher, StreamEnded
+
+_DONE = {"skip": "skipped", "replace": "replaced"}
 
 
 class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
@@ -38,7 +40,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._ledger.take_seed(int(self._base_seed))
         self._ledger.epoch += 1
         self._is_iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
-        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation)
+        self._bad = BadSamples(self._ledger)
         self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, _count(loader, self._policy.max_skipped))
         self._generators = GeneratorStates() if self._policy.rng == "sample" else None
         self._fetcher = self._make_fetcher()
@@ -88,7 +90,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             while fate is Fate.AGAIN:
                 samples = self._fetch(state)
                 lost = [bad for bad in self._fetcher.bad if not bad.loaded]
-                fate = self._judge(state, lost)
+                fate = self._judge(state, lost, is_empty=samples is None or (self._auto_collation and not samples))
                 if fate is None:
                     batch, fate = self._collate(state, samples)
                     if fate is None:
@@ -100,11 +102,13 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         indices = next(self._sampler_iter)
         self._batch += 1
         self._error: BaseException | None = None
-        state = UnitState(dump_indices(indices), 0, (self._position,))
-        self._position += len(indices) if self._auto_collation else 1
+        is_list = self._auto_collation or isinstance(indices, list)
+        state = UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
+        self._position += len(indices) if is_list else 1
         return state
 
     def _fetch(self, state: UnitState) -> Any:
+        self._first_element = self._fetcher.elements
         try:
             return self._fetcher.fetch(state.indices, state.places)
         except StreamEnded:
@@ -113,10 +117,12 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             self._note(losses.raised(capture(error, "")), "raised")
             raise
 
-    def _judge(self, state: UnitState, lost: Sequence[messages.BadSample]) -> Fate | None:
+    def _judge(self, state: UnitState, lost: Sequence[messages.BadSample], *, is_empty: bool) -> Fate | None:
         """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
         for bad in self._fetcher.bad:
-            self._note(losses.raised(Failure(*bad.failure)), "retried" if bad.loaded else self._policy.on_error)
+            index = (0, bad.position) if self._is_iterable else state.listed[bad.position]
+            cause, done = losses.raised(Failure(*bad.failure)), _DONE[self._policy.on_error]
+            self._note(cause, "retried" if bad.loaded else done, sample_index=index)
         if not lost:
             return None
         given_up = [BadSample(bad.position, losses.raised(Failure(*bad.failure))) for bad in lost]
@@ -126,12 +132,9 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         if self._is_iterable:
             for sample in given_up:
                 self._bad.note_element(self._batch, (0, sample.position), sample)
-            return None if self._auto_collation and len(lost) < len(state.indices) else Fate.VOID
-        return self._skip(state, given_up)
-
-    def _skip(self, state: UnitState, given_up: list[BadSample]) -> Fate | None:
-        self._bad.note_skipped(self._batch, state, given_up)
-        return None if self._auto_collation and len(given_up) < len(state.indices) else Fate.VOID
+        else:
+            self._bad.note_skipped(self._batch, state, given_up)
+        return Fate.VOID if is_empty else None
 
     def _collate(self, state: UnitState, samples: Any) -> tuple[Any, Fate | None]:
         retries = self._policy.max_retries if self._policy.care.passes_over else 0
@@ -147,20 +150,28 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             retries -= 1
             if retries < 0:
                 return None, self._give_up_batch(state)
+            self._note(f"{type(self._error).__name__}: {self._error}", "retried", phase="collating")
 
     def _give_up_batch(self, state: UnitState) -> Fate:
         assert self._error is not None
-        reason = f"its batch: {type(self._error).__name__}: {self._error}"
-        self._note(reason, self._policy.on_error)
-        return Fate.VOID if self._is_iterable else self._bad.give_up_batch(self._batch, state, reason)
+        cause = f"{type(self._error).__name__}: {self._error}"
+        if not self._is_iterable:
+            fate = self._bad.give_up_batch(self._batch, state, f"its batch: {cause}")
+            self._note(cause, "raised" if fate is Fate.RAISE else _DONE[self._policy.on_error], phase="collating")
+            return fate
+        self._note(cause, "skipped", phase="collating")
+        for place in range(self._first_element, self._fetcher.elements):
+            self._bad.note_element(self._batch, (0, place), BadSample(place, f"its batch: {cause}", Blame.NOBODY))
+        return Fate.VOID
 
     def _pinned(self, batch: Any) -> Any:
         if not self._pin_memory:
             return batch
         return torch_pin.pin_memory(batch, self._pin_memory_device)  # type: ignore[no-untyped-call]
 
-    def _note(self, cause: str, done: str) -> None:
-        self._ledger.note(Incident(cause, done, phase="loading", epoch=self._bad.epoch, batch=self._batch))
+    def _note(self, cause: str, done: str, *, phase: str = "loading", sample_index: Any = None) -> None:
+        where = {"epoch": self._bad.epoch, "batch": self._batch, "sample_index": sample_index}
+        self._ledger.note(Incident(cause, done, phase=phase, **where))
 
 
 def _count(loader: Any, max_skipped: int | float | None) -> int | None:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import atexit
 import errno
 import functools
+import itertools
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
@@ -29,6 +32,7 @@ from holdfast.errors import TooManySkipped, WorkerError
 from holdfast.incident import Incident
 from holdfast.loader import losses
 from holdfast.loader.bad_samples import BadSamples, Fate
+from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rescue import Rescue
@@ -39,7 +43,7 @@ from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
 from holdfast.workers import messages
-from holdfast.workers.backend import BackendFactory, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
 from holdfast.workers.messages import BadSample, Epoch, Kind
@@ -67,7 +71,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._ledger: Ledger = loader._ledger
         self._policy = self._ledger.policy
         self._ledger.take_seed(int(self._base_seed))
-        self._bad = BadSamples(self._ledger, auto_collation=self._auto_collation)
+        self._bad = BadSamples(self._ledger, ahead=self._num_workers * self._prefetch_factor)
         self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None
@@ -75,7 +79,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._finished = False  # the epoch was delivered to its end
         self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
         self._is_clean = True  # the last call of next() ended as it should
-        self._was_interrupted = False
+        self._handling: Event | None = None
+        self._refuge: Refuge | None = None
+        self._drawn: deque[Any] = deque()  # what the sampler gave and no unit has yet
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
         self._schedule = self._new_schedule(first_unit=0)
@@ -92,7 +98,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._bad,
             weakref.proxy(self),  # a cycle would keep a dropped iterator, and its workers, until the collector runs
             is_iterable=self._is_iterable,
-            auto_collation=self._auto_collation,
         )
         self._shutdown = False
         _end_at_exit(self)
@@ -169,6 +174,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._due, self._is_clean = None, True
         self._lost_streams.clear()
         self._sampler_ended = False
+        self._drawn.clear()
         self._finished = False
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
@@ -188,16 +194,13 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._sampler_ended:
             return
         error: BaseException | None = None
-        payload, places = b"", (self._position,)
+        state = UnitState(b"")
         try:
-            indices = next(self._sampler_iter)
-            payload = dump_indices(indices)
-            self._position += len(indices) if self._auto_collation else 1
-        except StopIteration:
-            self._sampler_ended = True
-            return
+            if not self._draw():
+                return
+            state = self._make_unit(self._drawn[0])
         except Exception as raised:
-            if is_first:
+            if is_first or came_from_handler(raised):
                 raise
             # Delivered at its own place: the batches before it are good and are not lost.
             error = raised
@@ -205,12 +208,28 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if assigned is None:
             return
         unit, worker_id = assigned
-        self._units.add(unit, worker_id, payload, places)
+        state.worker_id = worker_id
+        self._units.add(unit, state)
+        self._drawn.clear()
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
         else:
             self.fail(unit, error)
+
+    def _draw(self) -> bool:
+        """Have the sampler give the next indices, unless it has, before an interrupt. False at its end."""
+        if not self._drawn:
+            # in one call of a function written in C: what is given is kept, whenever a signal handler raises
+            self._drawn.extend(itertools.islice(self._sampler_iter, 1))
+            self._sampler_ended = not self._drawn
+        return bool(self._drawn)
+
+    def _make_unit(self, indices: Any) -> UnitState:
+        is_list = self._auto_collation or isinstance(indices, list)
+        state = UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
+        self._position += len(indices) if is_list else 1
+        return state
 
     def _send(self, unit: int) -> None:
         """Send a unit for the first time, without the samples that are known to be bad."""
@@ -238,7 +257,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
-        self._mend()
+        if self._is_clean and self._refuge is None:
+            return self._advance()
+        if self._refuge is None:
+            self._refuge = Refuge()
+        return self._refuge.call(self._mend_and_advance)
+
+    def _advance(self) -> Any:
+        """To the next batch, or exception, or the end."""
+        self._is_clean = False
         while True:
             self._check_usable()
             if self._due is not None and not self._due[1].is_void:
@@ -258,41 +285,56 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 self._book_due()
                 self._try(self._assign_next)
 
-    # -- interrupts: a signal handler of the user's may raise at any instruction above and below ----------------------
-
-    def _mend(self) -> None:
-        """After a call of `next()` that was left by an exception from outside: put the books in order."""
-        was_clean, self._is_clean = self._is_clean, False
-        if was_clean:
-            return
-        self._was_interrupted = True
-        if self._due is not None:
-            self._book_due()
-        for _ in range(self._schedule.capacity - self._schedule.under_way):
-            self._assign_next()
-        if self._schedule.next_step() is Step.WAIT and self._backend.is_idle():
-            self._find_what_was_lost()
-
     def _book_due(self) -> None:
         assert self._due is not None
         self._schedule.delivered(self._due[0])
         self._units.forget(self._due[0])
 
-    def _find_what_was_lost(self) -> None:
-        """No worker has anything to do, and yet we wait: an interrupt swallowed a message on its way."""
+    # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
+
+    def _mend_and_advance(self) -> Any:
+        """In the refuge: what was cut short is put in order, once; then as ever."""
+        if not self._is_clean and not self._shutdown:
+            try:
+                self._mend()
+            except WorkerError as error:
+                self.give_up(error)
+        return self._advance()
+
+    def _mend(self) -> None:
+        """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
+        if self._due is not None:
+            self._book_due()
+        self._check_sampler()
+        self._backend.start_over("a signal handler raised inside next()")
+        events = self._backend.wait(0.0)
+        if events and events[0] is self._handling:
+            events.popleft()  # half done: the unit is finished, or it is asked for again
+        self._take_in_all(events)
         for unit in self._schedule.expected():
-            if not self._schedule.is_active(self._schedule.worker_of(unit)):
-                continue  # its stream was given up in this very loop
-            if unit not in self._units:
-                self._units.add(unit, self._schedule.worker_of(unit), b"")
-                self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
-            elif self._is_iterable and not self._units[unit].is_unsent:
-                worker_id = self._units[unit].worker_id
-                elements = self._progress.elements(worker_id)
-                reason = "a signal handler raised inside next()"
-                self.lose_stream(worker_id, losses.stream_lost(worker_id, reason, elements))
-            else:
-                self.issue(unit)
+            self._mend_unit(unit)
+        for _ in range(self._schedule.capacity - self._schedule.under_way):
+            self._try(self._assign_next)
+
+    def _check_sampler(self) -> None:
+        """A generator that a handler raised in has ended, and would pass for one that has given all."""
+        sampler: Any = self._sampler_iter
+        if self._sampler_ended or self._drawn or not isinstance(sampler, GeneratorType) or sampler.gi_frame is not None:
+            return
+        if self._is_iterable:
+            self._sampler_iter = iter(self._index_sampler)  # torch's own, which says the same for ever
+        else:
+            error = RuntimeError("the sampler was ended by a signal handler that raised inside it")
+            self._sampler_iter = _raise_once(error)
+
+    def _mend_unit(self, unit: int) -> None:
+        if unit not in self._units:
+            self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
+            self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
+        elif self._units[unit].is_finished:
+            self._schedule.arrived(unit)
+        elif self._units[unit].slot is None:
+            self.issue(unit)
 
     def _check_usable(self) -> None:
         if self._broken is None and not self._finished and not self._shutdown:
@@ -308,9 +350,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _hand_over(self) -> Any:
         """Give the unit that is due to the user: a batch, or the exception it became."""
         assert self._due is not None
-        state, self._due = self._due[1], None
-        self._is_clean = True  # what is raised from here on is the batch's own
+        state = self._due[1]
         if state.result is None:
+            self._due, self._is_clean = None, True
             error, state.error = state.error, None
             assert error is not None
             try:
@@ -319,8 +361,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 del error  # its traceback holds this frame, and this frame the iterator
         try:
             value = layout.decode(state.result.layout, state.areas, self._pool)
-        finally:
-            self._let_go(state)
+        except BaseException as error:
+            if not came_from_handler(error):  # else it stays due
+                self._let_go(state)
+            raise
+        self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
             self._note_raised(failure, state)
@@ -331,7 +376,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         return torch_pin.pin_memory(value, self._pin_memory_device)  # type: ignore[no-untyped-call]
 
     def _let_go(self, state: UnitState) -> None:
-        """The slots of a delivered unit live as long as their views."""
+        """The unit that was due is the user's now. Its slots live as long as their views."""
+        self._due, self._is_clean = None, True
         for slot in state.areas:
             self._pool.delivered(slot)
 
@@ -345,8 +391,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 if time.monotonic() >= deadline:
                     self._is_clean = True
                     raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
-                if self._was_interrupted and self._backend.is_idle():
-                    self._find_what_was_lost()
+                if self._refuge is not None and self._refuge.is_ending:
+                    self.give_up(RuntimeError("this iterator was closed while next() was waiting"))
                     return
         except WorkerError as error:
             self.give_up(error)
@@ -354,13 +400,17 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         finally:
             self._is_waiting = False
             self._counters.waited_s += time.monotonic() - began
+        self._take_in_all(events)
+
+    def _take_in_all(self, events: deque[Event]) -> None:
         while events:
-            event = events[0]
+            event = self._handling = events[0]
             self._try(self._take_in, event)
             if events and events[0] is event:  # (a shutdown has emptied the deque)
-                events.popleft()  # not before it is booked: an interrupt must not lose it
+                events.popleft()
+        self._handling = None
 
-    def _take_in(self, event: UnitDone | WorkerLost | SupervisorLost) -> None:
+    def _take_in(self, event: Event) -> None:
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
@@ -429,12 +479,20 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 losses.raised(failure),
                 "raised",
                 state.worker_id,
+                phase=losses.doing(failure.phase),
+                sample_index=self._index_of(failure, state),
                 epoch=self._bad.epoch,
                 batch=batch,
                 attempt=state.attempt,
                 evidence=failure.traceback,
             )
         )
+
+    def _index_of(self, failure: Failure, state: UnitState) -> Any:
+        """The sample that raised, where one did."""
+        if failure.position < 0:
+            return None
+        return (state.worker_id, failure.position) if self._is_iterable else state.listed[failure.position]
 
     def _stream_exhausted(self, unit: int) -> None:
         """A worker's iterable has no more. It leaves what it was given beyond that untouched: those slots are free."""
@@ -470,6 +528,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             self._units.send(unit)
         except Exception as error:
+            if came_from_handler(error):
+                raise
             self.fail(unit, error)
 
     def fail(self, unit: int, error: BaseException) -> None:
@@ -516,6 +576,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
             return
         self._shutdown = True
+        if self._refuge is not None:
+            self._refuge.end()
         self._count_new_interpreters()
         try:
             self._backend.stop(grace_s)
@@ -535,6 +597,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def __del__(self) -> None:
         if not sys.is_finalizing() and not getattr(self, "_shutdown", True):
             self._shutdown_workers()
+
+
+def _raise_once(error: BaseException) -> Iterator[Any]:
+    raise error
+    yield
 
 
 def _unchained(error: BaseException) -> BaseException:

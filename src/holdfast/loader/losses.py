@@ -31,7 +31,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> WorkerError:
     """A sample, or a batch, cost the worker's life or took too long, and there will be no further attempt."""
     index, what = _in_hand(lost, indices)
-    others = [other for other in indices if other != index] if index is not None else []
+    others = [] if index is None else [other for k, other in enumerate(indices) if k != lost.doing.position]
     lines = [
         f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {what}",
         f"  where   batch {batch}, attempt {deaths} of {deaths}",
@@ -44,8 +44,7 @@ def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> W
         lines.append('          DataLoader(..., on_error="skip")   go on without it')
     if lost.stack:
         lines.append(f"  stack   {_indented(lost.stack)}")
-    kind = WorkerTimeout if lost.reason is Reason.HUNG else WorkerCrashed
-    return kind("\n".join(lines), worker_id=lost.worker_id, sample_index=index)
+    return _kind(lost)("\n".join(lines), worker_id=lost.worker_id, sample_index=index)
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
@@ -66,13 +65,19 @@ def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
     return TooManyRestarts(message, worker_id=lost.worker_id)
 
 
-def stream_lost(worker_id: int, reason: str, elements: int) -> WorkerCrashed:
-    message = (
-        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends after {elements} elements\n"
-        f"  why     the next element ends every worker that asks for it, and an iterator cannot be moved past it\n"
-        f"  done    what it had delivered is good; the other workers go on"
-    )
-    return WorkerCrashed(message, worker_id=worker_id)
+def stream_lost(worker_id: int, reason: str, elements: int, lost: WorkerLost | None = None) -> WorkerError:
+    lines = [
+        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends after {elements} elements",
+        "  why     the next element ends every worker that asks for it, and an iterator cannot be moved past it",
+        "  done    what it had delivered is good; the other workers go on",
+    ]
+    if lost is not None and lost.stack:
+        lines.append(f"  stack   {_indented(lost.stack)}")
+    return _kind(lost)("\n".join(lines), worker_id=worker_id)
+
+
+def _kind(lost: WorkerLost | None) -> type[WorkerError]:
+    return WorkerTimeout if lost is not None and lost.reason is Reason.HUNG else WorkerCrashed
 
 
 def how(lost: WorkerLost) -> str:
@@ -108,17 +113,27 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
     )
 
 
+def doing(phase: int) -> str:
+    """What a worker was doing, in a word or a few."""
+    return _DOING[Phase(phase)]
+
+
 def raised(failure: Failure) -> str:
-    """An exception in one line."""
-    last = failure.traceback.rstrip().rsplit("\n", 1)[-1]
-    return last if failure.qualname in last else failure.qualname
+    """An exception in one line: the first of its text, wherever that is among its causes and notes."""
+    names = failure.qualname, f"{failure.module}.{failure.qualname}"
+    for line in reversed(failure.traceback.split("\n")):
+        if line.startswith(names):
+            return line
+    return failure.qualname
 
 
 def _in_hand(lost: WorkerLost, indices: list[Any]) -> tuple[Any, str]:
     phase, position = lost.doing.phase, lost.doing.position
     if phase is Phase.FETCH and 0 <= position < len(indices):
         return indices[position], f"loading sample {indices[position]!r}"
-    return None, f"{_DOING[phase]} the samples {indices!r:.200}"
+    return None, f"{_DOING[phase]} " + (
+        f"the samples {indices!r:.200}" if indices else "a batch of the iterable dataset"
+    )
 
 
 def _indented(text: str) -> str:

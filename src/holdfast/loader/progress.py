@@ -20,6 +20,7 @@ class WorkersProgress:
         self._unit_size = unit_size
         self._units, self._pool, self._backend = units, pool, backend
         self._all = [self._none() for _ in range(num_workers)]
+        self._last_elements = [range(0)] * num_workers
         self._slots: dict[int, Slot] = {}  # in which a progress is on its way
         self._epoch: Epoch | None = None
 
@@ -39,6 +40,7 @@ class WorkersProgress:
         if not is_of_this_epoch:
             self._all[worker_id] = old._replace(generators=generators)
             return
+        self._last_elements[worker_id] = range(old.elements, aside.elements)
         self._all[worker_id] = old._replace(
             generators=generators,
             at_epoch_start=aside.at_epoch_start or old.at_epoch_start,
@@ -51,6 +53,10 @@ class WorkersProgress:
     def elements(self, worker_id: int) -> int:
         """How many elements a worker's iterable has given in this epoch."""
         return self._all[worker_id].elements
+
+    def last_elements(self, worker_id: int) -> range:
+        """The places, in the worker's stream, of the elements of the last unit it finished."""
+        return self._last_elements[worker_id]
 
     def pass_over_collate(self, worker_id: int) -> None:
         """The next unit of an iterable has killed its worker in collate_fn: go on after it."""

@@ -9,7 +9,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from holdfast.incident import Incident
@@ -66,7 +66,6 @@ class Rescue:
         deliveries: Deliveries,
         *,
         is_iterable: bool,
-        auto_collation: bool,
     ) -> None:
         self._ledger = ledger
         self._policy = ledger.policy
@@ -75,7 +74,6 @@ class Rescue:
         self._bad = bad
         self._deliveries = deliveries
         self._is_iterable = is_iterable
-        self._auto_collation = auto_collation
         self._windows: dict[int, RestartWindow] = {}
 
     # -- a worker is gone ------------------------------------------------------------------------------------------
@@ -134,9 +132,9 @@ class Rescue:
         batch = self._deliveries.batch_number(unit)
         reason = losses.how(lost)
         if self._is_iterable:
-            self._give_up_element(lost, unit, state, decision)
+            self._give_up_element(lost, unit, state, deaths, decision)
             return
-        indices = self._listed(state)
+        indices = state.listed
         error = losses.given_up(lost, indices, batch, deaths)
         if decision is Decision.BAD_BATCH:
             fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
@@ -146,19 +144,28 @@ class Rescue:
         self._ledger.note(losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths)))
         self._seal(unit, fate, error)
 
-    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, decision: Decision) -> None:
+    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
+        elements = self._progress.elements(worker_id)
         if decision is Decision.BAD_SAMPLE:
             self._note(lost, state, "raised")
-            elements = self._progress.elements(worker_id) + lost.doing.position
-            self._deliveries.lose_stream(worker_id, losses.stream_lost(worker_id, reason, elements))
+            error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
+            self._deliveries.lose_stream(worker_id, error)
             return
         self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped")
         self._progress.pass_over_collate(worker_id)
         if self._policy.on_error == "raise":
-            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), 0))
+            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), deaths))
         else:
+            places = range(elements, elements + lost.doing.span)
+            self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
             self._deliveries.void(unit)
+
+    def _pass_over_elements(self, unit: int, worker_id: int, places: Iterable[int], reason: str) -> None:
+        """No batch can be made of these elements of an iterable."""
+        for place in places:
+            sample = BadSample(place, reason, Blame.NOBODY)
+            self._bad.note_element(self._deliveries.batch_number(unit), (worker_id, place), sample)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -199,17 +206,16 @@ class Rescue:
 
     def bad_batch(self, unit: int, worker_id: int, failure: Failure) -> None:
         """collate_fn raised, or what it made cannot be sent, at every attempt."""
-        state, batch = self._units[unit], self._deliveries.batch_number(unit)
+        state, batch, cause = self._units[unit], self._deliveries.batch_number(unit), losses.raised(failure)
         if self._is_iterable:
-            fate = Fate.VOID
+            places = self._progress.last_elements(worker_id)
+            self._pass_over_elements(unit, worker_id, places, f"its batch: {cause}")
+            fate, done = Fate.VOID, "skipped"
         else:
-            fate = self._bad.give_up_batch(batch, state, f"its batch: {losses.raised(failure)}")
-        done = _said(fate, self._policy.on_error)
-        self._ledger.note(
-            Incident(
-                losses.raised(failure), done, worker_id, phase="collating", evidence=failure.traceback, **self._at(unit)
-            )
-        )
+            fate = self._bad.give_up_batch(batch, state, f"its batch: {cause}")
+            done = _said(fate, self._policy.on_error)
+        phase = losses.doing(failure.phase)
+        self._ledger.note(Incident(cause, done, worker_id, phase=phase, evidence=failure.traceback, **self._at(unit)))
         self._seal(unit, fate, rebuild(failure) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
@@ -223,15 +229,12 @@ class Rescue:
 
     # -- small things ----------------------------------------------------------------------------------------------
 
-    def _listed(self, state: UnitState) -> list[Any]:
-        return list(state.indices) if self._auto_collation else [state.indices]
-
     def _at(self, unit: int, attempt: int | None = None) -> dict[str, Any]:
         batch = self._deliveries.batch_number(unit)
         return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt or self._units[unit].attempt}
 
     def _note(self, lost: WorkerLost, state: UnitState | None, done: str) -> None:
-        indices = None if state is None or self._is_iterable else self._listed(state)
+        indices = None if state is None or self._is_iterable else state.listed
         place = {"epoch": self._bad.epoch}
         if state is not None:
             place |= self._at(lost.doing.unit)
@@ -239,13 +242,15 @@ class Rescue:
 
     def _note_raised(self, unit: int, worker_id: int, sample: messages.BadSample, done: str) -> None:
         failure = Failure(*sample.failure)
-        index = (worker_id, sample.position) if self._is_iterable else self._listed(self._units[unit])[sample.position]
+        index: Any = None
+        if sample.position >= 0:
+            index = (worker_id, sample.position) if self._is_iterable else self._units[unit].listed[sample.position]
         self._ledger.note(
             Incident(
                 losses.raised(failure),
                 done,
                 worker_id,
-                phase="loading",
+                phase=losses.doing(failure.phase),
                 sample_index=index,
                 evidence=failure.traceback,
                 **self._at(unit, sample.attempts),

@@ -17,8 +17,7 @@ import cloudpickle
 
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.fetch import place_of
-from holdfast.workers.messages import Result, SlotRef, Unit
+from holdfast.workers.messages import Result, SlotRef, Unit, place_of
 
 _INLINE = 32 * 1024  # larger lists of indices travel in a slot
 
@@ -28,12 +27,15 @@ class UnitState:
     """A unit on its way: what it asks for, where it will be, and what came of it."""
 
     payload: bytes  # its indices, pickled once: the sampler may use its list again
-    worker_id: int
+    worker_id: int = -1
     places: tuple[int, ...] = (0,)  # of its samples in the epoch: each, or, where they follow each other, the first
+    is_list: bool = True  # of indices; False: the index of one sample, whatever that is
     attempt: int = 0
     one_by_one: bool = False
     deaths: Counter[int] = field(default_factory=Counter)  # by place: workers that died loading the sample there
     batch_deaths: int = 0  # workers that died making a batch of them
+    sampled: tuple[Any, ...] = ()  # once samples were replaced: what the sampler gave
+    given_up: list[Any] = field(default_factory=list)  # what it asked for in vain and had replaced
     is_substituted: bool = False  # its samples all stand for others, whose batch was bad
     is_void: bool = False  # none of its samples could be loaded: there is nothing to deliver
     slot: Slot | None = None  # while a worker may write to it
@@ -43,19 +45,24 @@ class UnitState:
     error: BaseException | None = None
 
     @property
-    def is_unsent(self) -> bool:
-        return self.slot is None and self.result is None and self.error is None
+    def is_finished(self) -> bool:
+        return self.result is not None or self.error is not None or self.is_void
 
     @property
     def indices(self) -> Any:
         return pickle.loads(self.payload)
 
+    @property
+    def listed(self) -> list[Any]:
+        """The index of each sample."""
+        return list(self.indices) if self.is_list else [self.indices]
+
     def place(self, position: int) -> int:
         return place_of(self.places, position)
 
-    def change(self, indices: list[Any], places: list[int]) -> None:
+    def change(self, listed: list[Any], places: list[int]) -> None:
         """Ask for other samples than the sampler gave."""
-        self.payload, self.places = dump_indices(indices), tuple(places)
+        self.payload, self.places = dump_indices(listed if self.is_list else listed[0]), tuple(places)
 
 
 class DescriptorsRanOut(Exception):
@@ -79,8 +86,8 @@ class Units:
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._states))
 
-    def add(self, unit: int, worker_id: int, payload: bytes, places: tuple[int, ...] = (0,)) -> None:
-        self._states[unit] = UnitState(payload, worker_id, places)
+    def add(self, unit: int, state: UnitState) -> None:
+        self._states[unit] = state
 
     def sent_to(self, worker_id: int) -> list[int]:
         """What a worker has been sent and has not finished, in the order of sending."""

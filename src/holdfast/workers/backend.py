@@ -99,8 +99,8 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
-    def is_idle(self) -> bool:
-        """Whether every worker waits for work and has sent all it has."""
+    def start_over(self, reason: str) -> None:
+        """End all workers and start them anew, as if the supervisor had been lost. What they had finished is kept."""
 
     def resume(self, epoch: Epoch) -> None:
         """Tell all workers that a new epoch begins."""

@@ -37,6 +37,8 @@ class Failure(NamedTuple):
     members: bytes  # of an exception group: their failures
     traceback: str
     where: str
+    phase: int = 0  # a `board.Phase`: what the worker was doing
+    position: int = -1  # of the sample in hand, in its unit or in the worker's stream
 
 
 def capture(error: BaseException, where: str) -> Failure:

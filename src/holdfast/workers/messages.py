@@ -8,6 +8,7 @@ Runs in: main | supervisor | worker process.
 from __future__ import annotations
 
 import marshal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
@@ -48,6 +49,11 @@ def pack_unit(unit: Unit) -> bytes:
 
 def unpack_unit(message: tuple[Any, ...]) -> Unit:
     return Unit(*message[1:])
+
+
+def place_of(places: Sequence[int], position: int) -> int:
+    """Where in the epoch a sample of a unit is: given for each, or for the first of samples that follow each other."""
+    return places[position] if len(places) > 1 else places[0] + position
 
 
 def pack_segment(number: int, nbytes: int) -> bytes:
@@ -125,7 +131,9 @@ class Result(NamedTuple):
 
 
 class BadSample(NamedTuple):
-    """A sample that raised, for good or at first. `position` is that in the unit's list."""
+    """A sample that raised, for good or at first. `position` is that in the unit's list; of an iterable, in the
+    worker's stream; -1: it was collate_fn that raised, at first.
+    """
 
     position: int
     attempts: int

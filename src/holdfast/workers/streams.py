@@ -94,16 +94,17 @@ class IterableFetcher:
         if tried.error is None:
             elements.append(tried.value)
         elif not self._care.may_pass_over(tried.error):
-            self.elements += 1
             _note_the_end(tried.error, self._iterator, self.elements)
+            self.elements += 1
             raise tried.error
         elif _note_the_end(tried.error, self._iterator, self.elements):
             self._broken_by = tried.error
             return
         else:
             elements.append(_HOLE)
-        failure = capture(tried.error or error, self._where(f"element {self.elements} of the worker's stream"))
-        self.bad.append(BadSample(len(elements) - 1, tried.attempts, tuple(failure), tried.error is None))
+        where = self._where(f"element {self.elements} of the worker's stream")
+        failure = capture(tried.error or error, where)._replace(phase=int(Phase.FETCH))
+        self.bad.append(BadSample(self.elements, tried.attempts, tuple(failure), tried.error is None))
 
     def _raise_what_broke(self) -> None:
         """The error that ended the stream: once, when the elements before it have been sent."""

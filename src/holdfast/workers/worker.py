@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import dataclasses
 import faulthandler
+import itertools
 import marshal
 import os
 import pickle
@@ -33,7 +34,7 @@ from holdfast.workers.channel import Channel
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.job import CarriedJob, Job
-from holdfast.workers.messages import Aside, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
+from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
 from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
@@ -93,8 +94,7 @@ class Worker:
         self._segments: dict[int, Segment] = {}
         self._areas: dict[SlotRef, Area] = {}
         self._writer = SlotWriter()
-        self._unit = -1  # in hand, and how many samples it has
-        self._size = 1
+        self._unit = -1  # in hand
         self._job: Job | None = None
         self._fetcher: MapFetcher | IterableFetcher | None = None
         self._generators: GeneratorStates | None = None
@@ -217,7 +217,8 @@ class Worker:
             raise
         except Exception as error:
             # what the user's code made cannot be pickled, or does not fit into memory
-            outcome = Outcome(self._bad_batch(error), tuple(capture(error, self._where("sending the batch"))))
+            failure = capture(error, self._where("sending the batch"))._replace(phase=int(Phase.SEND))
+            outcome = Outcome(self._bad_batch(error), tuple(failure))
             self._writer.start_over(self._area(unit.slot))
             self._send(unit, outcome)
         finally:
@@ -238,7 +239,6 @@ class Worker:
         doing = "reading its indices"
         try:
             indices = pickle.loads(self._bytes_at(unit.indices))
-            self._size = len(indices) if self._job.auto_collation else 1
             try:
                 samples = self._fetcher.fetch(indices, unit.places, one_by_one=unit.one_by_one)
             except Exception:
@@ -248,7 +248,8 @@ class Worker:
             self._ended = True
             return Outcome(Kind.END, None)
         except Exception as error:
-            return Outcome(Kind.FAILURE, tuple(capture(error, self._where(doing))))
+            failure = capture(error, self._where(doing))._replace(phase=int(Phase.FETCH), position=self._position())
+            return Outcome(Kind.FAILURE, tuple(failure))
         if self._is_incomplete(samples):
             return Outcome(Kind.BAD_SAMPLES, None)
         return self._collate(samples, unit)
@@ -261,22 +262,25 @@ class Worker:
             return False
         if self._job.care.on_error == "replace" and not self._job.is_iterable:
             return True
-        return not samples if self._job.auto_collation else True
+        return not samples if self._job.auto_collation else samples is None
 
     def _collate(self, samples: Any, unit: Unit) -> Outcome:
         assert self._job is not None
-        self._row[SPAN] = self._size
+        self._row[SPAN] = len(samples) if self._job.auto_collation else 1
         self._row[PHASE] = Phase.COLLATE
         retries = self._job.care.max_retries if self._job.care.passes_over else 0
-        while True:
+        for attempt in itertools.count(1):
             self._writer.begin_collate()
             try:
                 return Outcome(Kind.BATCH, self._call_collate(samples, unit))
             except Exception as error:
-                if retries <= 0:
-                    return Outcome(self._bad_batch(error), tuple(capture(error, self._where("collate_fn"))))
-            retries -= 1
+                failure = capture(error, self._where("collate_fn"))._replace(phase=int(Phase.COLLATE))
+                if attempt > retries:
+                    return Outcome(self._bad_batch(error), tuple(failure))
+            assert self._fetcher is not None
+            self._fetcher.bad.append(BadSample(-1, attempt, tuple(failure), loaded=True))
             self._writer.start_over(self._area(unit.slot))
+        raise AssertionError("unreachable")
 
     def _call_collate(self, samples: Any, unit: Unit) -> Any:
         assert self._job is not None
@@ -331,6 +335,12 @@ class Worker:
 
     def _who(self) -> str:
         return f"DataLoader worker process {self._id} (pid {os.getpid()})"
+
+    def _position(self) -> int:
+        """Of the sample in hand: in its unit, or of an iterable, in the worker's stream."""
+        if isinstance(self._fetcher, IterableFetcher):
+            return self._fetcher.elements - 1
+        return int(self._row[POSITION])
 
     def _where(self, doing: str) -> str:
         """One line for the user: which worker, which batch, which sample."""
