@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
 import json
 import os
 import resource
@@ -29,7 +30,7 @@ from .training import run_scenario
 METHODS = ("fork", "spawn", "forkserver", "portable")
 KILLS = {"fork": 10_000, "spawn": 300, "forkserver": 300, "portable": 300}
 QUICK_KILLS = {"fork": 40, "spawn": 10}
-KILLS_PER_SCENARIO = {"fork": 100, "spawn": 30, "forkserver": 30, "portable": 30}
+KILLS_PER_SCENARIO = {"fork": 50, "spawn": 20, "forkserver": 20, "portable": 20}
 QUICK_SCENARIOS = 2
 
 
@@ -94,17 +95,21 @@ def _prepare() -> None:
 def _run_method(method: str, options: argparse.Namespace, report: Report, console: Console) -> None:
     """Scenario after scenario, until enough was killed."""
     kills = options.kills or (QUICK_KILLS if options.quick else KILLS).get(method, min(QUICK_KILLS.values()))
-    in_each = KILLS_PER_SCENARIO[method]
-    if options.quick:
-        in_each = -(-kills // QUICK_SCENARIOS)
-    number, done = options.scenario or 0, 0
-    while done < kills:
-        wanted = kills if options.scenario is not None else min(in_each, kills - done)
-        outcome = run_scenario(make_scenario(method, options.seed, number), wanted)
+    in_each = -(-kills // QUICK_SCENARIOS) if options.quick else KILLS_PER_SCENARIO[method]
+    if options.scenario is not None:
+        kills = in_each = options.kills or KILLS_PER_SCENARIO[method]
+    done = 0
+    for number in itertools.count(options.scenario or 0):
+        scenario = make_scenario(method, options.seed, number)
+        if options.quick and not scenario.is_light:
+            continue
+        wanted = min(in_each, kills - done)
+        outcome = run_scenario(scenario, wanted)
         print_outcome(console, outcome)
         report.outcomes.append(outcome)
         done += wanted
-        number += 1
+        if done >= kills:
+            return
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ _LONGEST_UNIT_S = 0.06
 _LONGEST_REPLAY_S = 0.08
 _LARGEST_UNIT_BYTES = 2 << 20
 _LARGEST_EPOCH_BYTES = 48 << 20
-_EPOCH_S = 1.0
+_EPOCH_S = 0.6
+_MOST_TENSORS = 2000  # that are sent one by one: torch makes a file of each
 _OVERHEAD_S = 4e-5  # of a sample that costs nothing
 
 
@@ -72,6 +73,12 @@ class Scenario:
     def is_run_again(self) -> bool:
         """Whether a replaced worker has to run its iterable from the start: its gap is more than one unit."""
         return self.kind in _RUN_AGAIN
+
+    @property
+    def is_light(self) -> bool:
+        """Whether all its epochs together are soon over: what the short run is made of."""
+        samples = len(self.leave_after) * self.length
+        return samples * (self.spec.sleep_s + self.spec.spin_s + _OVERHEAD_S) < 0.6 and len(self.leave_after) < 3
 
     @property
     def command(self) -> str:
@@ -130,7 +137,7 @@ def make_scenario(method: str, seed: int, number: int) -> Scenario:
     num_workers = choose.choice((1, 2, 2, 3, 4))
     length = _choose_length(choose, kind, spec, batch_size or 1, num_workers)
     units = max(1, length // (batch_size or 1))
-    collate = choose.choice(("default", "default", "list", "drawing" if draws and batch_size else "default"))
+    collate = choose.choice(_collates(length, has_batches=batch_size is not None, draws=bool(draws)))
     leave = partial(_choose_leaving, choose, units)
     return Scenario(
         method=method,
@@ -150,6 +157,15 @@ def make_scenario(method: str, seed: int, number: int) -> Scenario:
         state_bytes=choose.choice((0, 0, 100_000)),
         leave_after=tuple(leave() for _ in range(choose.choice((1, 2, 3)))),
     )
+
+
+def _collates(length: int, *, has_batches: bool, draws: bool) -> list[str]:
+    names = ["default", "default"]
+    if length <= _MOST_TENSORS:
+        names.append("list")
+    if has_batches and draws:
+        names.append("drawing")
+    return names
 
 
 def _choose_sample(choose: random.Random, batch_size: int, draws: tuple[Any, ...]) -> SampleSpec:
