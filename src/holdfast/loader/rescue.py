@@ -20,7 +20,7 @@ from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.recovery import Decision, Where
 from holdfast.loader.units import Units, UnitState
 from holdfast.workers import messages
-from holdfast.workers.backend import SupervisorLost, WorkerLost
+from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.restarts import RestartWindow
@@ -167,6 +167,27 @@ class Rescue:
             sample = BadSample(place, reason, Blame.NOBODY)
             self._bad.note_element(self._deliveries.batch_number(unit), (worker_id, place), sample)
 
+    # -- what a worker says beside its batches ---------------------------------------------------------------------
+
+    def heard(self, done: UnitDone, state: UnitState | None, *, is_of_this_epoch: bool) -> list[messages.BadSample]:
+        """Book what the worker said of its progress; returns the samples that gave it trouble."""
+        said = done.result.aside
+        if not said:
+            return []
+        if not isinstance(said, bytes):
+            if state is None:
+                return []
+            area, offset, nbytes = said
+            said = bytes(state.areas[area].peek(offset, nbytes))
+        aside = messages.unpack_aside(said)
+        self._progress.heard(done.worker_id, aside, is_of_this_epoch=is_of_this_epoch)
+        return [messages.BadSample(*bad) for bad in aside.bad]
+
+    def note_failure(self, unit: int, state: UnitState, failure: Failure) -> None:
+        """A unit is delivered as what it raised."""
+        sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
+        self._note_raised(unit, state, sample, "raised")
+
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
     def took_out(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
@@ -174,7 +195,7 @@ class Rescue:
         state = self._units[unit]
         for sample in bad:
             done = "retried" if sample.loaded else self._done_in_worker()
-            self._note_raised(unit, worker_id, sample, done)
+            self._note_raised(unit, state, sample, done)
             if not sample.loaded:
                 self._note_skipped(unit, worker_id, state, sample)
 
@@ -197,7 +218,7 @@ class Rescue:
             return
         state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]
         for sample in bad:
-            self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else self._done_in_worker())
+            self._note_raised(unit, state, sample, "retried" if sample.loaded else self._done_in_worker())
         given_up = [BadSample(sample.position, losses.raised(Failure(*sample.failure))) for sample in lost]
         fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
         self._seal(unit, fate, rebuild(Failure(*lost[0].failure)) if fate is Fate.RAISE else None)
@@ -240,16 +261,16 @@ class Rescue:
             place |= self._at(lost.doing.unit, deaths)
         self._ledger.note(losses.incident(lost, indices, done, **place))
 
-    def _note_raised(self, unit: int, worker_id: int, sample: messages.BadSample, done: str) -> None:
+    def _note_raised(self, unit: int, state: UnitState, sample: messages.BadSample, done: str) -> None:
         failure = Failure(*sample.failure)
         index: Any = None
         if sample.position >= 0:
-            index = (worker_id, sample.position) if self._is_iterable else self._units[unit].listed[sample.position]
+            index = (state.worker_id, sample.position) if self._is_iterable else state.listed[sample.position]
         self._ledger.note(
             Incident(
                 losses.raised(failure),
                 done,
-                worker_id,
+                state.worker_id,
                 phase=losses.doing(failure.phase),
                 sample_index=index,
                 evidence=failure.traceback,
