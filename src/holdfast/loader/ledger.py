@@ -6,10 +6,11 @@ Runs in: main process.
 from __future__ import annotations
 
 import logging
+import warnings
 from enum import Enum
 from typing import Any
 
-from holdfast.errors import TooManySkipped
+from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.incident import Incident, Incidents
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
@@ -60,7 +61,15 @@ class Ledger:
             return
         is_new = self.known.add(sample.index, sample.reason)
         if is_new and blame is Blame.ITSELF and self._file is not None:
-            self._file.append(sample.index, sample.reason)
+            self._remember(self._file, sample)
+
+    def _remember(self, file: SkippedFile, sample: SkippedSample) -> None:
+        try:
+            file.append(sample.index, sample.reason)
+        except OSError as error:  # the run is worth more than the note
+            what = f"sample {sample.index!r} is not noted"
+            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): {what}"
+            warnings.warn(message, HoldfastWarning, stacklevel=2)
 
     def check_number(self, skipped: int, epoch_samples: int | None) -> None:
         """Raise if more samples of an epoch were passed over than the user allows."""
