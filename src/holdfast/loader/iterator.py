@@ -90,7 +90,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._units = Units(self._pool, self._backend)
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._rescue = Rescue(
             self._ledger,
             self._units,
@@ -179,7 +179,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
         self._begin_epoch()
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._backend.resume(self._epoch())
         self._prefetch()
 
@@ -464,7 +464,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             area, offset, nbytes = said
             said = bytes(state.areas[area].peek(offset, nbytes))
         aside = messages.unpack_aside(said)
-        self._progress.heard(done.worker_id, aside, is_of_this_epoch=done.result.unit >= self._first_unit)
+        self._progress.heard(done.worker_id, done.result.unit, aside)
         return [BadSample(*bad) for bad in aside.bad]
 
     def _decode_failure(self, state: UnitState) -> Failure:
