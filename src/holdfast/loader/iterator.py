@@ -84,7 +84,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._units = Units(self._pool, self._backend)
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._rescue = Rescue(
             self._ledger,
             self._units,
@@ -170,7 +170,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
         self._begin_epoch()
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._backend.resume(self._epoch())
         self._prefetch()
 
@@ -399,7 +399,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self.fail(unit, error)
             return
         self._ledger.has_been_ready = True
-        bad = self._rescue.heard(done, state, is_of_this_epoch=unit >= self._first_unit)
+        bad = self._rescue.heard(done, state)
         if state is None:
             return
         if done.result.kind == Kind.END:

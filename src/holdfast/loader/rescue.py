@@ -36,7 +36,7 @@ class Deliveries(Protocol):
         """Whether it is to go on in this epoch."""
 
     def batch_number(self, unit: int) -> int:
-        """Which batch of the epoch the unit is."""
+        """Which batch of the epoch the unit is; below 0 if it is of an earlier one, which was left."""
 
     def issue(self, unit: int) -> None:
         """Send it, once more if need be."""
@@ -96,9 +96,7 @@ class Rescue:
 
     def _carry_on(self, worker_id: int) -> None:
         """The new life of a worker takes up the old one's progress, and what it had not finished."""
-        self._progress.restore(worker_id, goes_on=self._deliveries.has_more(worker_id))
-        for unit in self._units.sent_to(worker_id):
-            self._deliveries.issue(unit)
+        self._progress.restore(worker_id, self._deliveries.issue, goes_on=self._deliveries.has_more(worker_id))
 
     def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
         """Decide about the unit in hand. False if nothing can go on."""
@@ -147,6 +145,10 @@ class Rescue:
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
         elements = self._progress.elements(worker_id)
+        if self._deliveries.batch_number(unit) < 0:
+            self._note(lost, state, "skipped")
+            self._give_up_left(worker_id)
+            return
         if decision is Decision.BAD_SAMPLE:
             self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
@@ -161,6 +163,12 @@ class Rescue:
             self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
             self._deliveries.void(unit)
 
+    def _give_up_left(self, worker_id: int) -> None:
+        """Of an epoch that was left early: nobody waits for it, and its iterable goes no further."""
+        for unit in self._units.sent_to(worker_id):
+            if self._deliveries.batch_number(unit) < 0:
+                self._units.give_up(unit)
+
     def _pass_over_elements(self, unit: int, worker_id: int, places: Iterable[int], reason: str) -> None:
         """No batch can be made of these elements of an iterable."""
         for place in places:
@@ -169,7 +177,7 @@ class Rescue:
 
     # -- what a worker says beside its batches ---------------------------------------------------------------------
 
-    def heard(self, done: UnitDone, state: UnitState | None, *, is_of_this_epoch: bool) -> list[messages.BadSample]:
+    def heard(self, done: UnitDone, state: UnitState | None) -> list[messages.BadSample]:
         """Book what the worker said of its progress; returns the samples that gave it trouble."""
         said = done.result.aside
         if not said:
@@ -180,7 +188,7 @@ class Rescue:
             area, offset, nbytes = said
             said = bytes(state.areas[area].peek(offset, nbytes))
         aside = messages.unpack_aside(said)
-        self._progress.heard(done.worker_id, aside, is_of_this_epoch=is_of_this_epoch)
+        self._progress.heard(done.worker_id, done.result.unit, aside)
         return [messages.BadSample(*bad) for bad in aside.bad]
 
     def note_failure(self, unit: int, state: UnitState, failure: Failure) -> None:

@@ -189,9 +189,16 @@ class Worker:
         self._enter(epoch)
         if self._generators is None:
             return
-        self._generators.restore(progress.at_epoch_start if progress.units else progress.generators)
-        self._begin_epoch(progress)
-        self._generators.restore(progress.generators)
+        if progress.has_ended or not progress.units:
+            self._generators.restore(progress.generators)
+        if progress.has_ended:
+            self._ended = True
+        elif not progress.units:
+            self._begin_epoch(progress)  # what it draws has not been told yet: it is drawn again, and counts
+        else:
+            self._generators.restore(progress.at_epoch_start)
+            self._begin_epoch(progress)
+            self._generators.restore(progress.generators)
 
     def _enter(self, epoch: Epoch) -> None:
         if self._job is not None and self._init_failure is None:
