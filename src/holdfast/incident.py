@@ -34,11 +34,11 @@ class Incident:
     time: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
-        who = "the supervisor" if self.worker_id is None else f"worker {self.worker_id}"
+        who = "" if self.worker_id is None else f"worker {self.worker_id} "
         where = "" if self.phase is None else f" while {self.phase}"
         what = "" if self.sample_index is None else f" sample {self.sample_index!r}"
         batch = "" if self.batch is None else f" (epoch {self.epoch}, batch {self.batch})"
-        return f"{who} {self.cause}{where}{what}{batch}: {self.done}"
+        return f"{who}{self.cause}{where}{what}{batch}: {self.done}"
 
 
 class Incidents(Sequence[Incident]):

@@ -56,11 +56,15 @@ class Ledger:
     def pass_over(self, sample: SkippedSample, blame: Blame) -> None:
         """A sample was skipped or replaced."""
         self.skipped.append(sample)
+        self.remember(sample.index, sample.reason, blame)
+
+    def remember(self, index: Any, reason: str, blame: Blame) -> None:
+        """A sample is not to be tried again, as far as it is to blame."""
         if blame is Blame.NOBODY:
             return
-        is_new = self.known.add(sample.index, sample.reason)
+        is_new = self.known.add(index, reason)
         if is_new and blame is Blame.ITSELF and self._file is not None:
-            self._file.append(sample.index, sample.reason)
+            self._file.append(index, reason)
 
     def check_number(self, skipped: int, epoch_samples: int | None) -> None:
         """Raise if more samples of an epoch were passed over than the user allows."""
