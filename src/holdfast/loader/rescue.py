@@ -194,7 +194,7 @@ class Rescue:
     def note_failure(self, unit: int, state: UnitState, failure: Failure) -> None:
         """A unit is delivered as what it raised."""
         sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
-        self._note_raised(unit, state, sample, "raised")
+        self._note_raised(unit, state.worker_id, sample, "raised", () if self._is_iterable else state.listed)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Rescue:
         state = self._units[unit]
         for sample in bad:
             done = "retried" if sample.loaded else self._done_in_worker()
-            self._note_raised(unit, state, sample, done)
+            self._note_raised(unit, worker_id, sample, done, state.listed)
             if not sample.loaded:
                 self._note_skipped(unit, worker_id, state, sample)
 
@@ -225,10 +225,14 @@ class Rescue:
             self._deliveries.void(unit)
             return
         state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]
-        for sample in bad:
-            self._note_raised(unit, state, sample, "retried" if sample.loaded else self._done_in_worker())
         given_up = [BadSample(sample.position, losses.raised(Failure(*sample.failure))) for sample in lost]
-        fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
+        listed, done = state.listed, "raised"
+        try:
+            fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
+            done = _said(fate, self._policy.on_error)
+        finally:
+            for sample in bad:
+                self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else done, listed)
         self._seal(unit, fate, rebuild(Failure(*lost[0].failure)) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
@@ -269,11 +273,13 @@ class Rescue:
             place |= self._at(lost.doing.unit, deaths)
         self._ledger.note(losses.incident(lost, indices, done, **place))
 
-    def _note_raised(self, unit: int, state: UnitState, sample: messages.BadSample, done: str) -> None:
+    def _note_raised(
+        self, unit: int, worker_id: int, sample: messages.BadSample, done: str, listed: Sequence[Any]
+    ) -> None:
         failure = Failure(*sample.failure)
         index: Any = None
         if sample.position >= 0:
-            index = (state.worker_id, sample.position) if self._is_iterable else state.listed[sample.position]
+            index = (worker_id, sample.position) if self._is_iterable else listed[sample.position]
         self._ledger.note(
             Incident(
                 losses.raised(failure),
