@@ -238,7 +238,7 @@ def test_there_is_an_end_to_substitutes_that_cannot_be_loaded() -> None:
     for k, state in enumerate(states):
         bad.screen(k, state)
     fates = [bad.give_up(29, states[-1], lost(0)) for _ in range(17)]
-    assert len({tuple(sample.index) for sample in ledger.skipped}) == 16
+    assert [sample.index for sample in ledger.skipped] == [[29]]  # one entry for the place, whatever was tried in it
     assert fates == [Fate.AGAIN] * 16 + [Fate.RAISE]
 
 
@@ -288,5 +288,5 @@ def test_every_sample_that_is_passed_over_counts(on_error: str) -> None:
         bad.give_up(0, state, lost(0))
         bad.note_element(0, (0, epoch), BadSample(0, "r"))
         with pytest.raises(TooManySkipped, match=r"^3 samples"):
-            bad.give_up(0, unit([*range(100, 110)]), lost(epoch))
+            bad.give_up(0, unit([*range(100, 110)], first=10), lost(epoch))
     assert len(ledger.skipped) == 6

@@ -29,8 +29,8 @@ def test_an_incident_reads_as_a_sentence() -> None:
 
 
 def test_an_incident_says_only_what_it_knows() -> None:
-    """One without a worker is the supervisor's; what is None is left out."""
-    assert str(Incident("was killed by SIGKILL", "restarted")) == "the supervisor was killed by SIGKILL: restarted"
+    """One without a worker names who it is about by itself; what is None is left out."""
+    assert str(Incident("supervisor (pid 3) died", "restarted")) == "supervisor (pid 3) died: restarted"
 
 
 def test_sample_zero_of_batch_zero_is_named() -> None:

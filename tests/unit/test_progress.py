@@ -38,14 +38,20 @@ class Case:
         self.pool, self.told = SlotPool(warm_slots=0), Told()
         backend = cast(WorkerBackend, self.told)
         self.progress = WorkersProgress(2, unit_size, Units(self.pool, backend), self.pool, backend)
-        self.progress.begin_epoch(EPOCH)
+        self.first_unit = 0
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        self.first_unit += 100
+        self.progress.begin_epoch(EPOCH, self.first_unit)
 
     def heard(self, worker_id: int, units: int, *, now: bool = True, **parts: Any) -> None:
         facts = {"generators": {}, "at_epoch_start": {}, "elements": 8 * units, "stream_state": b"", "bad": ()}
-        self.progress.heard(worker_id, Aside(**{**facts, "units": units, **parts}), is_of_this_epoch=now)
+        unit = self.first_unit if now else self.first_unit - 1
+        self.progress.heard(worker_id, unit, Aside(**{**facts, "units": units, **parts}))
 
     def restored(self, worker_id: int, *, goes_on: bool = True) -> Progress:
-        self.progress.restore(worker_id, goes_on=goes_on)
+        self.progress.restore(worker_id, pytest.fail, goes_on=goes_on)  # nothing was sent that could be issued again
         assert self.told.messages[-1][0] == worker_id
         epoch, progress = self.told.last()
         assert epoch == EPOCH
@@ -79,7 +85,7 @@ def test_a_replacement_is_told_what_its_own_predecessor_said_last(case: Case) ->
 def test_with_a_new_epoch_iterables_start_anew_and_random_numbers_go_on(case: Case) -> None:
     """As in torch, workers are not seeded again."""
     case.heard(0, 3, generators={"torch": b"a"}, at_epoch_start={"torch": b"0"}, stream_state=b"s")
-    case.progress.begin_epoch(EPOCH)
+    case.begin_epoch()
     assert case.restored(0) == Progress({"torch": b"a"}, {}, unit_size=8)
     assert case.progress.elements(0) == 0
 
@@ -99,14 +105,16 @@ def test_a_unit_whose_collation_kills_is_passed_over_each_in_its_place(case: Cas
     case.heard(0, 4)
     case.progress.pass_over_collate(0)
     assert case.restored(0).uncollated == (2, 4)
-    case.progress.begin_epoch(EPOCH)
+    case.begin_epoch()
     assert case.restored(0).uncollated == ()
 
 
 def test_an_iterable_that_has_ended_is_not_run_again(case: Case) -> None:
     """Its worker lives on for the next epoch, with its random numbers."""
     case.heard(0, 3, generators={"torch": b"a"}, at_epoch_start={"torch": b"0"}, stream_state=b"s")
-    assert case.restored(0, goes_on=False) == Progress({"torch": b"a"}, {})
+    told = case.restored(0, goes_on=False)
+    assert told.has_ended
+    assert told.generators == {"torch": b"a"}
 
 
 def test_a_large_progress_travels_in_a_slot_that_is_free_again_when_it_was_heard(case: Case) -> None:
@@ -129,7 +137,7 @@ def test_a_large_progress_travels_in_a_slot_that_is_free_again_when_it_was_heard
 def test_closing_gives_back_what_is_on_its_way(case: Case) -> None:
     """The fixture looks for segments that are left."""
     case.heard(0, 1, generators={"torch": bytes(100_000)})
-    case.progress.restore(0, goes_on=True)
+    case.restored(0)
     case.told.messages.clear()
     case.progress.close()
     case.progress.close()

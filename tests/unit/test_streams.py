@@ -125,7 +125,7 @@ def test_an_element_that_raises_is_left_out_where_the_iterator_goes_on() -> None
     assert one.bad == []
     assert one.fetch([None, None]) == [4]
     (bad,) = one.bad
-    assert (bad.position, bad.attempts, bad.loaded) == (0, 1, False)
+    assert (bad.position, bad.attempts, bad.loaded) == (2, 1, False)
     assert rebuild(Failure(*bad.failure)).__notes__[0] == "in a test, element 2 of the worker's stream"
     assert one.fetch([None, None]) == [5]
     assert (one.units, one.elements) == (3, 5)

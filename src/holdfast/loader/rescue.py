@@ -284,7 +284,7 @@ class Rescue:
             Incident(
                 losses.raised(failure),
                 done,
-                state.worker_id,
+                worker_id,
                 phase=losses.doing(failure.phase),
                 sample_index=index,
                 evidence=failure.traceback,
