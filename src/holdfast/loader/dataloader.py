@@ -29,7 +29,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`. Arguments before `backend` are torch's, with torch's meaning.
 
     Args:
-        backend: what runs the workers. None: what fits this platform.
+        backend: what runs the workers. None: what fits this platform. "portable": spawned processes and nothing that
+            only Linux has, which is what Windows and macOS get.
     """
 
     def __init__(  # noqa: PLR0917  (torch's signature)
@@ -79,6 +80,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if not self._disabled:
+            backends.check_context(backend, self.multiprocessing_context)
 
     def _get_iterator(self) -> Any:
         if self._disabled:

@@ -9,6 +9,8 @@ Runs in: main process (made), supervisor (carried, never opened), worker process
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +34,13 @@ class Job:
     base_seed: int
     shared_seed: int | None
     num_workers: int
+
+
+def import_quietly(modules: frozenset[str]) -> None:
+    """Import what a job's pickle will need, ahead of time. An error is reported by who opens the job."""
+    for name in sorted(modules):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 class CarriedJob:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import multiprocessing
 import multiprocessing.process
 import os
@@ -32,7 +31,7 @@ from typing import Any
 from holdfast.workers import channel, taint, worker
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
-from holdfast.workers.job import CarriedJob
+from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.messages import Exited, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 
@@ -69,7 +68,7 @@ def main(spec: SupervisorSpec) -> None:
     try:
         _become_independent()
         threads = taint.native_threads()
-        _import_quietly(spec.job.modules)
+        import_quietly(spec.job.modules)  # once, so that each fork has them
         supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
@@ -96,13 +95,6 @@ def _become_independent() -> None:
     gc.disable()  # a collection would touch, and so copy, every page inherited from the main process
     # Daemonic for the main process, which ends it at exit; not for itself, or it could have no children.
     multiprocessing.process.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-
-
-def _import_quietly(modules: frozenset[str]) -> None:
-    """Import what the workers will need, once, so that each fork has it. An error is theirs to report."""
-    for name in sorted(modules):
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
 
 
 class _WorkerProcess(multiprocessing.get_context("fork").Process):  # type: ignore[misc]

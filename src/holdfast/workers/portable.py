@@ -1,0 +1,365 @@
+"""The backend for every platform: no fork, no descriptors handed over, no signals.
+
+    PortableCrew ──Process.start──► worker k        ◄─ one pipe per process (units out, headers back) ─►
+                 └─────────────────► the spare      warm: it has imported everything and waits for a worker's place
+
+What must hold:
+- Every wait has an end: it wakes for a message, for the end of a process, or after a second, and then looks whether a
+  process has ended that its sentinel does not show (a grandchild may hold it open).
+- No send blocks (`pipes.py`), and starting a process does not wait for it (`shared_job.py`).
+- What a worker finished before it died is good: its pipe is drained before its death is reported, and that only when
+  the process is surely gone, because its slots are used again.
+- A segment has a name only until every process has opened it. A process that starts later inherits it.
+
+Runs in: main process, in the thread that calls `next()`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import connection
+from typing import Any
+
+import torch.multiprocessing
+
+from holdfast.errors import WorkerInitError
+from holdfast.transport import names
+from holdfast.transport.segments import Handle, discard
+from holdfast.transport.slots import PooledSegment, Slot, SlotPool
+from holdfast.workers import messages
+from holdfast.workers.backend import Event, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.board import Board, Phase
+from holdfast.workers.job import Job
+from holdfast.workers.messages import Result
+from holdfast.workers.recruit import Assignment
+from holdfast.workers.recruits import PortableWorkerHandle, Recruit
+from holdfast.workers.restarts import StartingDeaths
+from holdfast.workers.shared_job import SharedJob
+
+_POLL_S = 1.0
+_HUNG_UP_S = 5.0  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
+_KILL_AFTER_TERM_S = 0.5
+_GONE_AFTER_KILL_S = 1.0
+_MAX_SPARE_DEATHS = 2  # before an assignment, in a row: then there is no spare any more
+
+
+def check_context(context: Any) -> None:
+    """Refuse a start method that this backend does not have. None, the platform's, is replaced by spawn."""
+    method = "spawn" if context is None else _method_of(context)
+    if method != "spawn":
+        raise ValueError(
+            f"multiprocessing_context={method!r} is not possible with the portable backend, which spawns its workers: "
+            f"use None or 'spawn'"
+        )
+
+
+def _method_of(context: Any) -> str:
+    if isinstance(context, str):
+        return context
+    method: str = getattr(context, "get_start_method", multiprocessing.get_start_method)()
+    return method
+
+
+class _NamedSegment:
+    """A segment whose name is still needed, and by whom: each has been told, up to a mark in what it was sent."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.marks: dict[Recruit, int] = {}
+
+    def is_open_everywhere(self) -> bool:
+        return all(recruit.line.has_read(mark) for recruit, mark in self.marks.items())
+
+
+class PortableCrew:
+    """The worker processes of one iterator."""
+
+    def __init__(self, job: Job, pool: SlotPool, context: Any) -> None:
+        check_context(context)
+        pool.new_name = new_name = names.Namer(names.this_owner(), maker=0)
+        self._pool = pool
+        self._job = SharedJob(job, new_name)
+        self._board: Board | None = Board.create(job.num_workers, new_name())
+        self._workers = [PortableWorkerHandle(context or torch.multiprocessing) for _ in range(job.num_workers)]
+        self._recruits: list[Recruit] = []  # every process there is
+        self._by_worker: dict[int, Recruit] = {}
+        self._spare: Recruit | None = None
+        self._spare_deaths = 0
+        self._has_worked = False  # a unit was finished: it makes sense to have a spare
+        self._wants_spare = False
+        self._segments: dict[int, PooledSegment] = {}  # that processes have been told of
+        self._named: list[_NamedSegment] = []
+        self._holds: list[object] = []
+        self._last_unit: dict[int, int] = {}  # sent to each worker
+        self._retired: set[int] = set()
+        self._starting_deaths = StartingDeaths()
+        self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
+
+    @property
+    def workers(self) -> Sequence[WorkerHandle]:
+        return self._workers
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        names.sweep()
+        for worker_id in range(len(self._workers)):
+            self._begin_life(worker_id, life=1)
+
+    def _begin_life(self, worker_id: int, life: int) -> None:
+        """Give a worker id to the spare, else to a new process."""
+        handle = self._workers[worker_id]
+        recruit, self._spare = self._spare, None
+        if recruit is None:
+            recruit = self._recruit(handle.name, handle.identity)
+        self._by_worker[worker_id] = recruit
+        recruit.assign(Assignment(worker_id, handle.name, handle.identity), life)
+        handle.begin_life(recruit)
+
+    def _recruit(self, name: str, identity: tuple[int, ...]) -> Recruit:
+        assert self._board is not None
+        self._forget_dropped()  # their descriptors are closed
+        recruit = Recruit(name, identity, self._board, self._job)
+        recruit.start(self._segments)
+        self._recruits.append(recruit)
+        return recruit
+
+    def _start_spare(self) -> None:
+        self._wants_spare = False
+        with contextlib.suppress(OSError):  # the next death will say that no process can be started
+            self._spare = self._recruit(f"{self._workers[0].name}-spare", ())
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
+        self._announce(slot.segment)
+        if isinstance(indices, Slot):
+            self._announce(indices.segment)
+        ref = indices if isinstance(indices, bytes) else indices.ref
+        self._last_unit[worker_id] = unit
+        self._send(worker_id, messages.pack_unit(unit, attempt, slot.ref, ref))
+
+    def resume(self, shared_seed: int | None) -> None:
+        for worker_id in range(len(self._workers)):
+            self._send(worker_id, messages.pack_resume(shared_seed))
+
+    def retire(self, worker_id: int) -> None:
+        self._retired.add(worker_id)
+        recruit = self._by_worker.get(worker_id)
+        if recruit is not None:
+            recruit.line.end_sending()
+
+    def _send(self, worker_id: int, data: bytes) -> None:
+        recruit = self._by_worker.get(worker_id)
+        if recruit is not None:
+            recruit.line.send(data)
+
+    def _announce(self, segment: PooledSegment) -> None:
+        """Tell every process of a segment, so that its name can go as soon as they have opened it."""
+        if self._pool.dropped_segments:
+            self._forget_dropped()
+        if segment.number in self._segments:
+            return
+        self._segments[segment.number] = segment
+        named = _NamedSegment(segment.name)
+        self._named.append(named)
+        for recruit in self._recruits:
+            named.marks[recruit] = recruit.line.send(
+                messages.pack_segment(segment.number, segment.nbytes), [segment.name]
+            )
+
+    def _forget_dropped(self) -> None:
+        numbers, self._pool.dropped_segments = self._pool.dropped_segments, []
+        known = [number for number in numbers if self._segments.pop(number, None) is not None]
+        if known:
+            for recruit in self._recruits:
+                recruit.line.send(messages.pack_forget(known))
+
+    def _remove_names(self) -> None:
+        for named in [named for named in self._named if named.is_open_everywhere()]:
+            names.remove(named.name)
+            self._named.remove(named)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float) -> deque[Event]:
+        if not self._backlog:
+            self._holds.clear()  # what they held has been adopted
+            self._wait(timeout_s)
+        return self._backlog
+
+    def _wait(self, timeout_s: float) -> None:
+        """Put what happens into the backlog, each event as soon as it is known: an interrupt must not lose it."""
+        if self._board is None:
+            raise WorkerInitError("the workers are gone and could not be started again")
+        for recruit in self._recruits:
+            if recruit.line.is_torn:
+                recruit.process.kill()  # an interrupt left it in the middle of a message
+        waited_s = min(timeout_s, _POLL_S)
+        ready = set(connection.wait(self._watched(), waited_s))
+        for recruit in list(self._recruits):
+            if recruit.line.connection in ready:
+                self._receive(recruit)
+        for recruit in list(self._recruits):
+            if recruit.process.sentinel in ready and self._ends(recruit):
+                self._bury(recruit)
+        if not ready:
+            self._tick(waited_s)
+        if self._named:
+            self._remove_names()
+        if self._wants_spare and self._spare is None:
+            self._start_spare()
+
+    def _watched(self) -> list[Any]:
+        lines = (r.line for r in self._recruits)
+        return [
+            *(line.connection for line in lines if not line.is_over and not line.is_torn),
+            *(r.process.sentinel for r in self._recruits),
+        ]
+
+    def is_idle(self) -> bool:
+        if self._board is None or len(self._by_worker) < len(self._workers) or self._backlog:
+            return False
+        for worker_id, last in self._last_unit.items():
+            doing = self._board.doing(worker_id)
+            if doing.unit != last or doing.phase is not Phase.IDLE or self._by_worker[worker_id].line.has_unsent:
+                return False
+        return not connection.wait(self._watched(), 0)  # asked last: what they sent before is there by now
+
+    def _receive(self, recruit: Recruit) -> None:
+        """Take in what a process says: the header of a finished unit, or only how much it has read."""
+        received = recruit.receive()
+        if received is None:
+            return
+        result = messages.unpack_result(received[0])
+        self._holds.extend(map(names.hold, received[1]))
+        self._backlog.append(UnitDone(recruit.worker_id, result, _claim(received[1], result)))
+        if not self._has_worked:
+            self._has_worked = self._wants_spare = True
+
+    # -- deaths ----------------------------------------------------------------------------------------------------
+
+    def _tick(self, waited_s: float) -> None:
+        """Nothing has happened for a while: look at what does not announce itself."""
+        for recruit in list(self._recruits):
+            recruit.silent_s = recruit.silent_s + waited_s if recruit.line.is_over else 0.0
+            if recruit.silent_s >= _HUNG_UP_S:
+                recruit.process.kill()
+            if recruit.has_ended():
+                self._bury(recruit)
+
+    def _ends(self, recruit: Recruit) -> bool:
+        """Its sentinel says that it has ended. Should it be there all the same, it has closed what was not its own."""
+        recruit.process.join(_GONE_AFTER_KILL_S)
+        if not recruit.has_ended():
+            recruit.process.kill()
+            recruit.process.join(_GONE_AFTER_KILL_S)
+        return recruit.has_ended()
+
+    def _bury(self, recruit: Recruit) -> None:
+        """Keep what it finished, say how it ended, and start the next life unless there is to be none."""
+        while recruit.line.has_news():
+            self._receive(recruit)
+        if recruit is self._spare:
+            self._spare = None
+            self._spare_deaths += 1
+            self._let_go(recruit)
+        else:
+            lost = recruit.lost = recruit.lost or self._lose(recruit)
+            if lost.replaced and self._by_worker.get(lost.worker_id) is recruit:
+                self._begin_next_life(recruit)
+            self._let_go(recruit)
+            self._backlog.append(lost)
+        self._wants_spare = self._has_worked and self._spare_deaths < _MAX_SPARE_DEATHS
+
+    def _lose(self, recruit: Recruit) -> WorkerLost:
+        assert self._board is not None
+        worker_id, exitcode = recruit.worker_id, recruit.exitcode
+        self._workers[worker_id].end_life(exitcode)
+        doing = self._board.doing(worker_id)
+        replaced = worker_id not in self._retired
+        if replaced and not self._starting_deaths.is_worth_another(worker_id, doing.phase):
+            if not recruit.line.was_heard:
+                raise WorkerInitError(_NO_START.format(pid=recruit.pid, exitcode=exitcode), worker_id=worker_id)
+            replaced = False
+        if not replaced:
+            del self._by_worker[worker_id]
+        return WorkerLost(worker_id, recruit.pid, exitcode, doing, replaced)
+
+    def _begin_next_life(self, recruit: Recruit) -> None:
+        try:
+            self._begin_life(recruit.worker_id, recruit.life + 1)
+        except OSError as error:
+            message = f"worker {recruit.worker_id} (pid {recruit.pid}) is gone and another cannot be started"
+            raise WorkerInitError(message, worker_id=recruit.worker_id) from error
+
+    def _let_go(self, recruit: Recruit) -> None:
+        for named in self._named:
+            named.marks.pop(recruit, None)
+        recruit.forget()
+        self._recruits.remove(recruit)
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    def stop(self, grace_s: float) -> None:
+        if self._board is None:
+            return
+        self._board.set_closing()
+        if self._spare is not None:
+            self._spare.process.kill()  # it has nothing in hand
+        for recruit in self._recruits:
+            recruit.line.end_sending()
+            while recruit.line.has_news():
+                self._receive(recruit)
+            recruit.line.close()
+        self._end_all(grace_s)
+        for recruit in list(self._recruits):
+            if recruit is not self._spare:
+                self._workers[recruit.worker_id].end_life(recruit.exitcode)
+            self._let_go(recruit)
+        self._by_worker.clear()
+        self._spare = None
+        while self._backlog:
+            event = self._backlog.popleft()
+            for handle in event.handles if isinstance(event, UnitDone) else ():
+                discard(handle)
+        for named in self._named:
+            names.remove(named.name)
+        self._job.close()
+        self._board.close()
+        self._board = None
+
+    def _end_all(self, grace_s: float) -> None:
+        """Let workers end by themselves for a while, then make them."""
+        steps: Iterable[tuple[Callable[[Any], None], float]] = (
+            (lambda process: None, grace_s),
+            (lambda process: process.terminate(), _KILL_AFTER_TERM_S),
+            (lambda process: process.kill(), _GONE_AFTER_KILL_S),
+        )
+        for act, patience_s in steps:
+            left = [recruit for recruit in self._recruits if not recruit.has_ended()]
+            for recruit in left:
+                act(recruit.process)
+            deadline = time.monotonic() + patience_s
+            for recruit in left:
+                recruit.process.join(max(0.0, deadline - time.monotonic()))
+
+
+def _claim(segment_names: list[str], result: Result) -> list[Handle]:
+    """Open what a worker spilled. What cannot be opened is missing, as where the kernel hands over descriptors."""
+    handles: list[Handle] = []
+    for name in segment_names[: len(result.spilled)]:
+        with contextlib.suppress(OSError):
+            handles.append(names.claim(name))
+    return handles
+
+
+_NO_START = (
+    "a worker process (pid {pid}) exited with status {exitcode} before it could be told what to do\n"
+    "  try   run the script with an `if __name__ == '__main__':` guard around the code that uses the loader,\n"
+    "        which the start method spawn needs; its own error is on stderr"
+)
