@@ -162,7 +162,7 @@ class WorkerEnd:
 
     def __init__(self, end: Any) -> None:
         self._connection = end
-        self.was_told_to_end = False
+        self.was_cut_off = False  # main has hung up without telling us to end
         self._read = 0  # pieces
         self._unsaid = 0  # cost of what was read since we last said something
         self._sent = 0  # pieces
@@ -172,9 +172,13 @@ class WorkerEnd:
         """Raises ConnectionError if the main process has hung up."""
         holds = [names.hold(handle) for handle in handles]
         self._unsaid = 0
-        for piece in _pieces(self._read, data, handles):
-            self._connection.send_bytes(piece)
-            self._sent += 1
+        try:
+            for piece in _pieces(self._read, data, handles):
+                self._connection.send_bytes(piece)
+                self._sent += 1
+        except ConnectionError:
+            self.was_cut_off = True
+            raise
         if holds:
             self._held.append((self._sent, holds))
 
@@ -193,12 +197,12 @@ class WorkerEnd:
                 self._read += 1
                 self._unsaid += _cost(piece)
                 if piece == _END:
-                    self.was_told_to_end = True
                     return None
                 parts.append(piece[1:])
                 if piece[:1] == _LAST:
                     break
         except (EOFError, OSError):
+            self.was_cut_off = True
             return None
         read, data, handles = marshal.loads(b"".join(parts))
         if handles:

@@ -17,6 +17,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import time
 from collections import deque
@@ -116,6 +117,8 @@ class PortableCrew:
         recruit, self._spare = self._spare, None
         if recruit is None:
             recruit = self._recruit(handle.name, handle.identity)
+        else:
+            self._spare_deaths = 0
         self._by_worker[worker_id] = recruit
         recruit.assign(Assignment(worker_id, handle.name, handle.identity), life)
         handle.begin_life(recruit)
@@ -124,8 +127,7 @@ class PortableCrew:
         assert self._board is not None
         self._forget_dropped()  # their descriptors are closed
         recruit = Recruit(name, identity, self._board, self._job)
-        recruit.start(self._segments)
-        self._recruits.append(recruit)
+        recruit.start(self._segments, self._recruits)
         return recruit
 
     def _start_spare(self) -> None:
@@ -155,8 +157,17 @@ class PortableCrew:
 
     def _send(self, worker_id: int, data: bytes) -> None:
         recruit = self._by_worker.get(worker_id)
-        if recruit is not None:
+        if recruit is not None and not self._is_loss_unheard(worker_id):
             recruit.line.send(data)
+
+    def _is_loss_unheard(self, worker_id: int) -> bool:
+        """Whether the iterator has yet to hear that this worker was lost: then all it sends now will be lost with it,
+        and must not reach the next life. (The first event is the one that it is dealing with.)
+        """
+        return any(
+            isinstance(event, WorkerLost) and event.worker_id == worker_id
+            for event in itertools.islice(self._backlog, 1, None)
+        )
 
     def _announce(self, segment: PooledSegment) -> None:
         """Tell every process of a segment, so that its name can go as soon as they have opened it."""
@@ -264,8 +275,8 @@ class PortableCrew:
         """Keep what it finished, say how it ended, and start the next life unless there is to be none."""
         while recruit.line.has_news():
             self._receive(recruit)
-        if recruit is self._spare:
-            self._spare = None
+        if recruit.worker_id < 0:
+            self._spare = self._spare if recruit is not self._spare else None
             self._spare_deaths += 1
             self._let_go(recruit)
         else:
@@ -309,16 +320,16 @@ class PortableCrew:
         if self._board is None:
             return
         self._board.set_closing()
-        if self._spare is not None:
-            self._spare.process.kill()  # it has nothing in hand
         for recruit in self._recruits:
+            if recruit.worker_id < 0:
+                recruit.process.kill()  # the spare has nothing in hand
             recruit.line.end_sending()
             while recruit.line.has_news():
                 self._receive(recruit)
             recruit.line.close()
         self._end_all(grace_s)
         for recruit in list(self._recruits):
-            if recruit is not self._spare:
+            if recruit.worker_id >= 0:
                 self._workers[recruit.worker_id].end_life(recruit.exitcode)
             self._let_go(recruit)
         self._by_worker.clear()

@@ -64,6 +64,8 @@ def pack_assignment(assignment: Assignment) -> bytes:
 def main(spec: RecruitSpec) -> None:
     """The target of a worker process."""
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a spare must outlive a Ctrl-C that the user catches
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # main held it back while we could not ignore it
     threading.Thread(target=_go_with_main, args=(spec,), name="holdfast-watch", daemon=True).start()
     end = WorkerEnd(spec.end)
     segments = {number: passed.segment for number, passed in spec.segments}
@@ -81,7 +83,7 @@ def main(spec: RecruitSpec) -> None:
             serve(worker, spec.job, on_interrupt)
     except ConnectionError:
         pass  # the main process has hung up
-    if not end.was_told_to_end and not spec.board.is_closing() and _main_is_gone(spec.main_pid, _PATIENCE_S):
+    if end.was_cut_off and not spec.board.is_closing() and _main_is_gone(spec.main_pid, _PATIENCE_S):
         names.remove_all(f"{spec.owner}-")
 
 

@@ -10,6 +10,10 @@ import itertools
 import multiprocessing
 import multiprocessing.process
 import os
+import signal
+import sys
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 import psutil
@@ -36,6 +40,22 @@ class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ign
         self._identity = identity
 
 
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """A Ctrl-C reaches every process of the terminal. A new one must not die of it, with a traceback, while it imports:
+    it starts with SIGINT blocked. And here it must not come between a start and our taking note of it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # not inside: it changes the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Recruit:
     """One worker process, from its start to its end. The spare has no `worker_id` yet."""
 
@@ -51,24 +71,30 @@ class Recruit:
         self.pid = -1
         self.process: Any = None
 
-    def start(self, segments: dict[int, PooledSegment]) -> None:
-        """Start the process, which inherits the segments there are. Takes milliseconds: the job is not in the pipe."""
+    def start(self, segments: dict[int, PooledSegment], book: list[Recruit]) -> None:
+        """Start the process, which inherits the segments there are, and enter it into the book of all there are.
+
+        Takes milliseconds, whatever the process does: the job is not in the pipe.
+        """
         ours, theirs, room = pipes.pair()
+        self.line = MainEnd(ours, room)
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid())
-        process = _WorkerProcess(self._name, self._identity, spec)
+        self.process = _WorkerProcess(self._name, self._identity, spec)
         try:
-            with main_module.startable():
-                process.start()
+            with main_module.startable(), _interrupts_held_back():
+                self.process.start()
+                self.pid = self.process.pid
+                book.append(self)
         except BaseException:
-            ours.close()
+            if self not in book:
+                ours.close()
             raise
         finally:
             theirs.close()
         # Ours to end, not multiprocessing's: its exit handler would signal it from a forked child of this process too.
-        multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+        multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
         self._job_for_one, self._job.for_one = self._job.for_one, None
-        self.process, self.pid, self.line = process, process.pid, MainEnd(ours, room)
 
     def assign(self, assignment: Assignment, life: int) -> None:
         self.worker_id, self.life = assignment.worker_id, life
