@@ -440,14 +440,18 @@ def test_a_stopped_worker_blocks_nobody_but_itself() -> None:
         iterator._timeout = 1  # from here on: starting takes longer
         pid = worker_pids(iterator)[1]
         os.kill(pid, signal.SIGSTOP)
-        number = 1
+        seen = [0]
         with pytest.raises(RuntimeError, match="timed out"):
-            while number < BATCHES:
-                check_batch(next(iterator), number)
-                number += 1
+            check_the_rest(iterator, seen)
         os.kill(pid, signal.SIGCONT)
-        for later in range(number, BATCHES):
-            check_batch(next(iterator), later)
+        check_the_rest(iterator, seen)
+        assert seen == list(range(BATCHES))
+
+
+def check_the_rest(iterator: Iterator[torch.Tensor], seen: list[int]) -> None:
+    for batch in iterator:
+        check_batch(batch, len(seen))
+        seen.append(len(seen))
 
 
 def test_idle_workers_end_at_once_when_the_loader_is_closed() -> None:
@@ -466,10 +470,9 @@ def test_idle_workers_end_at_once_when_the_loader_is_closed() -> None:
 
 
 @pytest.fixture
-def forced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs inherit the environment."""
     monkeypatch.setenv("HOLDFAST_BACKEND", "portable")
-    yield
 
 
 @pytest.mark.usefixtures("forced")

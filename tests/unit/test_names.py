@@ -60,7 +60,7 @@ def test_a_name_that_is_gone_cannot_be_opened(namer: Namer) -> None:
 
 def test_a_segment_that_cannot_be_mapped_leaves_no_name(namer: Namer) -> None:
     """More than there is address space."""
-    with pytest.raises(OSError, match="cannot map|File too large|Invalid argument"):
+    with pytest.raises(OSError, match=r"cannot map|File too large|Invalid argument"):
         Segment.create(1 << 62, namer())
     assert listed(namer) == set()
 

@@ -29,11 +29,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.workers import channel, taint, worker
-from holdfast.workers.board import Board, Doing, Phase
+from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.messages import Exited, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
+from holdfast.workers.restarts import StartingDeaths
 
 TICK_S = 0.5
 _KILL_AFTER_TERM_S = 0.5
@@ -135,7 +136,7 @@ class Supervisor:
         self._board = spec.board
         self._lives: dict[int, _Life] = {}  # by pidfd
         self._retired: set[int] = set()
-        self._died_starting: set[int] = set()  # workers whose last life ended before it was ready
+        self._starting_deaths = StartingDeaths()
         self._stopping: Stop | None = None
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
@@ -199,19 +200,13 @@ class Supervisor:
         os.close(life.pidfd)
         life.process.join()
         doing = self._board.doing(life.worker_id)
-        replace = self._stopping is None and life.worker_id not in self._retired and self._is_worth_it(life, doing)
+        replace = self._stopping is None and life.worker_id not in self._retired
+        replace = replace and self._starting_deaths.is_worth_another(life.worker_id, doing.phase)
         pid, exitcode = life.process.pid, life.process.exitcode
         life.process.close()
         self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replaced=replace))
         if replace:
             self._start(life.worker_id, life.number + 1)
-
-    def _is_worth_it(self, life: _Life, doing: Doing) -> bool:
-        """One that died before it was ready, twice in a row, would do so again."""
-        died_starting = doing.phase is Phase.STARTING
-        again = died_starting and life.worker_id in self._died_starting
-        (self._died_starting.add if died_starting else self._died_starting.discard)(life.worker_id)
-        return not again
 
     # -- talking to main -------------------------------------------------------------------------------------------
 
