@@ -40,6 +40,7 @@ from helpers import (
 )
 from holdfast import DataLoader, NotPicklable, WorkerCrashed, WorkerInitError
 from holdfast.transport import names
+from holdfast.workers import shared_job
 from holdfast.workers.portable import PortableCrew
 
 pytestmark = pytest.mark.timeout(120)
@@ -199,6 +200,38 @@ def test_a_dataset_defined_in_main_with_lambdas_works(through_stdin: bool, monke
     monkeypatch.setenv("HOLDFAST_BACKEND", "portable")
     output = run_program("main_module.py", "spawn", through_stdin=through_stdin)
     assert output.splitlines()[-1] == "[0, 10, 20, 30, 40, 50, 60, 70] init [0, 1]"
+
+
+def test_the_job_may_be_pickled_for_each_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, and where torch shares tensors by file name."""
+    monkeypatch.setattr(shared_job, "_serves_all", lambda popen: False)
+    number = -1
+    with portable(Numbers(LENGTH)) as loader:
+        iterator = iter(loader)
+        for number, batch in enumerate(iterator):
+            check_batch(batch, number)
+            if number == 10:
+                os.kill(worker_pids(iterator)[0], signal.SIGKILL)
+    assert number == BATCHES - 1
+
+
+class Growing(Numbers):
+    """Says how large it was when it was sent."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([self.width])
+
+
+def test_a_replaced_worker_has_the_dataset_as_it_was_when_the_epoch_began() -> None:
+    """What the user changes meanwhile counts from the next epoch on, as with the workers that live."""
+    dataset = Growing(LENGTH)
+    with portable(dataset, num_workers=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        dataset.width = 1000
+        os.kill(worker_pids(iterator)[0], signal.SIGKILL)
+        assert {int(value) for batch in iterator for value in batch} == {4}
+        assert {int(value) for batch in loader for value in batch} == {1000}
 
 
 def test_what_cannot_be_pickled_is_named() -> None:

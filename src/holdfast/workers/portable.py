@@ -30,8 +30,9 @@ import torch.multiprocessing
 from holdfast.errors import WorkerInitError
 from holdfast.transport import names
 from holdfast.transport.segments import Handle, discard
-from holdfast.transport.slots import PooledSegment, Slot, SlotPool
+from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import messages
+from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.board import Board, Phase
 from holdfast.workers.job import Job
@@ -42,7 +43,7 @@ from holdfast.workers.restarts import StartingDeaths
 from holdfast.workers.shared_job import SharedJob
 
 _POLL_S = 1.0
-_HUNG_UP_S = 5.0  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
+_HUNG_UP_TICKS = 5  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
 _KILL_AFTER_TERM_S = 0.5
 _GONE_AFTER_KILL_S = 1.0
 _MAX_SPARE_DEATHS = 2  # before an assignment, in a row: then there is no spare any more
@@ -65,24 +66,12 @@ def _method_of(context: Any) -> str:
     return method
 
 
-class _NamedSegment:
-    """A segment whose name is still needed, and by whom: each has been told, up to a mark in what it was sent."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.marks: dict[Recruit, int] = {}
-
-    def is_open_everywhere(self) -> bool:
-        return all(recruit.line.has_read(mark) for recruit, mark in self.marks.items())
-
-
 class PortableCrew:
     """The worker processes of one iterator."""
 
     def __init__(self, job: Job, pool: SlotPool, context: Any) -> None:
         check_context(context)
         pool.new_name = new_name = names.Namer(names.this_owner(), maker=0)
-        self._pool = pool
         self._job = SharedJob(job, new_name)
         self._board: Board | None = Board.create(job.num_workers, new_name())
         self._workers = [PortableWorkerHandle(context or torch.multiprocessing) for _ in range(job.num_workers)]
@@ -92,13 +81,13 @@ class PortableCrew:
         self._spare_deaths = 0
         self._has_worked = False  # a unit was finished: it makes sense to have a spare
         self._wants_spare = False
-        self._segments: dict[int, PooledSegment] = {}  # that processes have been told of
-        self._named: list[_NamedSegment] = []
+        self._announcements = Announcements(pool, self._recruits)
         self._holds: list[object] = []
         self._last_unit: dict[int, int] = {}  # sent to each worker
         self._retired: set[int] = set()
         self._starting_deaths = StartingDeaths()
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
+        self._last_tick = time.monotonic()
 
     @property
     def workers(self) -> Sequence[WorkerHandle]:
@@ -114,33 +103,32 @@ class PortableCrew:
     def _begin_life(self, worker_id: int, life: int) -> None:
         """Give a worker id to the spare, else to a new process."""
         handle = self._workers[worker_id]
-        recruit, self._spare = self._spare, None
-        if recruit is None:
-            recruit = self._recruit(handle.name, handle.identity)
-        else:
+        if self._spare is not None and not self._spare.has_ended():
+            recruit, self._spare = self._spare, None
             self._spare_deaths = 0
+        else:
+            recruit = self._recruit(handle.name, handle.identity)
         self._by_worker[worker_id] = recruit
         recruit.assign(Assignment(worker_id, handle.name, handle.identity), life)
         handle.begin_life(recruit)
 
     def _recruit(self, name: str, identity: tuple[int, ...]) -> Recruit:
         assert self._board is not None
-        self._forget_dropped()  # their descriptors are closed
         recruit = Recruit(name, identity, self._board, self._job)
-        recruit.start(self._segments, self._recruits)
+        recruit.start(self._announcements.known(), self._recruits)
         return recruit
 
     def _start_spare(self) -> None:
         self._wants_spare = False
-        with contextlib.suppress(OSError):  # the next death will say that no process can be started
+        with contextlib.suppress(Exception):  # the next death will say why no process can be started
             self._spare = self._recruit(f"{self._workers[0].name}-spare", ())
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def submit(self, worker_id: int, unit: int, attempt: int, slot: Slot, indices: bytes | Slot) -> None:
-        self._announce(slot.segment)
+        self._announcements.announce(slot.segment)
         if isinstance(indices, Slot):
-            self._announce(indices.segment)
+            self._announcements.announce(indices.segment)
         ref = indices if isinstance(indices, bytes) else indices.ref
         self._last_unit[worker_id] = unit
         self._send(worker_id, messages.pack_unit(unit, attempt, slot.ref, ref))
@@ -169,32 +157,6 @@ class PortableCrew:
             for event in itertools.islice(self._backlog, 1, None)
         )
 
-    def _announce(self, segment: PooledSegment) -> None:
-        """Tell every process of a segment, so that its name can go as soon as they have opened it."""
-        if self._pool.dropped_segments:
-            self._forget_dropped()
-        if segment.number in self._segments:
-            return
-        self._segments[segment.number] = segment
-        named = _NamedSegment(segment.name)
-        self._named.append(named)
-        for recruit in self._recruits:
-            named.marks[recruit] = recruit.line.send(
-                messages.pack_segment(segment.number, segment.nbytes), [segment.name]
-            )
-
-    def _forget_dropped(self) -> None:
-        numbers, self._pool.dropped_segments = self._pool.dropped_segments, []
-        known = [number for number in numbers if self._segments.pop(number, None) is not None]
-        if known:
-            for recruit in self._recruits:
-                recruit.line.send(messages.pack_forget(known))
-
-    def _remove_names(self) -> None:
-        for named in [named for named in self._named if named.is_open_everywhere()]:
-            names.remove(named.name)
-            self._named.remove(named)
-
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> deque[Event]:
@@ -210,18 +172,17 @@ class PortableCrew:
         for recruit in self._recruits:
             if recruit.line.is_torn:
                 recruit.process.kill()  # an interrupt left it in the middle of a message
-        waited_s = min(timeout_s, _POLL_S)
-        ready = set(connection.wait(self._watched(), waited_s))
+        ready = set(connection.wait(self._watched(), min(timeout_s, _POLL_S)))
         for recruit in list(self._recruits):
             if recruit.line.connection in ready:
                 self._receive(recruit)
         for recruit in list(self._recruits):
             if recruit.process.sentinel in ready and self._ends(recruit):
                 self._bury(recruit)
-        if not ready:
-            self._tick(waited_s)
-        if self._named:
-            self._remove_names()
+        if time.monotonic() - self._last_tick >= _POLL_S:
+            self._last_tick = time.monotonic()
+            self._tick()
+        self._announcements.remove_names()
         if self._wants_spare and self._spare is None:
             self._start_spare()
 
@@ -254,11 +215,13 @@ class PortableCrew:
 
     # -- deaths ----------------------------------------------------------------------------------------------------
 
-    def _tick(self, waited_s: float) -> None:
-        """Nothing has happened for a while: look at what does not announce itself."""
+    def _tick(self) -> None:
+        """Every second that we wait: look at what does not announce itself. (Ticks, not a clock: a process that was
+        stopped together with this one has not been silent.)
+        """
         for recruit in list(self._recruits):
-            recruit.silent_s = recruit.silent_s + waited_s if recruit.line.is_over else 0.0
-            if recruit.silent_s >= _HUNG_UP_S:
+            recruit.silent_ticks += recruit.line.is_over
+            if recruit.silent_ticks >= _HUNG_UP_TICKS:
                 recruit.process.kill()
             if recruit.has_ended():
                 self._bury(recruit)
@@ -304,13 +267,12 @@ class PortableCrew:
     def _begin_next_life(self, recruit: Recruit) -> None:
         try:
             self._begin_life(recruit.worker_id, recruit.life + 1)
-        except OSError as error:
+        except Exception as error:
             message = f"worker {recruit.worker_id} (pid {recruit.pid}) is gone and another cannot be started"
             raise WorkerInitError(message, worker_id=recruit.worker_id) from error
 
     def _let_go(self, recruit: Recruit) -> None:
-        for named in self._named:
-            named.marks.pop(recruit, None)
+        self._announcements.lost(recruit)
         recruit.forget()
         self._recruits.remove(recruit)
 
@@ -338,8 +300,7 @@ class PortableCrew:
             event = self._backlog.popleft()
             for handle in event.handles if isinstance(event, UnitDone) else ():
                 discard(handle)
-        for named in self._named:
-            names.remove(named.name)
+        self._announcements.close()
         self._job.close()
         self._board.close()
         self._board = None

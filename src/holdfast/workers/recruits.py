@@ -63,7 +63,7 @@ class Recruit:
         self.worker_id = -1
         self.life = 0
         self.serial = next(_serials)
-        self.silent_s = 0.0  # since its pipe ended, while we waited
+        self.silent_ticks = 0  # since its pipe ended, while we waited
         self.lost: WorkerLost | None = None  # how it ended
         self._owner = names.this_owner()
         self._name, self._identity, self._board, self._job = name, identity, board, job
