@@ -94,7 +94,7 @@ class Recruit:
             theirs.close()
         # Ours to end, not multiprocessing's: its exit handler would signal it from a forked child of this process too.
         multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
-        self._job_for_one, self._job.for_one = self._job.for_one, None
+        self._job_for_one = self._job.take_for_one()
 
     def assign(self, assignment: Assignment, life: int) -> None:
         self.worker_id, self.life = assignment.worker_id, life

@@ -44,7 +44,7 @@ class SharedJob:
         self._job = job
         self._new_name = new_name
         self._for_all: _Pickled | None = None
-        self.for_one: Segment | None = None  # what the latest start made for its process alone: to be kept till it runs
+        self._for_one: Segment | None = None  # what the latest start made for its process alone
 
     def __reduce__(self) -> tuple[Any, ...]:
         popen: Any = get_spawning_popen()
@@ -64,13 +64,21 @@ class SharedJob:
         if _serves_all(popen):
             self._for_all = pickled
         else:
-            self.for_one = segment
+            self._for_one = segment
         return pickled
 
+    def take_for_one(self) -> object:
+        """What the caller has to keep until the process that it started runs. (A descriptor is inherited by now.)"""
+        segment, self._for_one = self._for_one, None
+        if segment is not None:
+            segment.close_fd()
+        return segment
+
     def close(self) -> None:
+        self.take_for_one()
         if self._for_all is not None:
             self._for_all.segment.close_fd()
-        self._for_all = self.for_one = None
+            self._for_all = None
 
 
 def _serves_all(popen: Any) -> bool:
