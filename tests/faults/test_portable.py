@@ -499,6 +499,18 @@ def test_idle_workers_end_at_once_when_the_loader_is_closed() -> None:
     assert not any(handle.is_alive() for handle in handles)
 
 
+def test_an_iterator_in_a_reference_cycle_is_closed_by_the_collector() -> None:
+    """Everything goes in one collection, its shared memory too: closing must not touch what is gone already."""
+    iterator = iter(portable(Numbers(LENGTH)))
+    next(iterator)
+    pids = worker_pids(iterator)
+    cycle: list[object] = [iterator]
+    cycle.append(cycle)
+    del iterator, cycle
+    gc.collect()
+    wait_until_ended(pids)
+
+
 # --- the main process ---------------------------------------------------------------------------------------------
 
 

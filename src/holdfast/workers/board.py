@@ -12,6 +12,7 @@ Runs in: main | supervisor | worker process.
 
 from __future__ import annotations
 
+import mmap
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -50,7 +51,14 @@ class Board:
     def __init__(self, memory: Segment | int, num_workers: int) -> None:
         self._segment = memory if isinstance(memory, Segment) else Segment(memory, _size(num_workers))
         self.num_workers = num_workers
-        self._cells = self._segment.view.cast("q")
+        self._cells = memoryview(self._own_mapping()).cast("q")
+
+    def _own_mapping(self) -> Any:
+        """Not the segment's: that one ends by a weak reference, which the collector of cycles serves before it calls
+        `__del__` of an iterator in the same cycle. Python's mmap ends after that.
+        """
+        segment = self._segment
+        return mmap.mmap(segment.fd, segment.nbytes) if segment.fd >= 0 else segment.view
 
     @classmethod
     def create(cls, num_workers: int, name: str = "") -> Board:
