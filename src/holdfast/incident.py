@@ -35,12 +35,12 @@ class Incident:
     time: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
-        who = "the supervisor" if self.worker_id is None else f"worker {self.worker_id}"
+        who = "" if self.worker_id is None else f"worker {self.worker_id}"
         where = "" if self.phase is None else f" while {self.phase}"
         what = "" if self.sample_index is None else f" sample {self.sample_index!r}"
         batch = "" if self.batch is None else f" (epoch {self.epoch}, batch {self.batch})"
-        sentence = f"{who} {self.cause}" if self.cause[:1].islower() else f"{who}: {self.cause}"
-        return f"{sentence}{where}{what}{batch}: {self.done}"
+        between = "" if not who else " " if self.cause[:1].islower() else ": "
+        return f"{who}{between}{self.cause}{where}{what}{batch}: {self.done}"
 
 
 class Incidents(Sequence[Incident]):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import TooManySkipped
+from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.incident import Incident
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.policy import Policy
@@ -160,3 +160,14 @@ def test_the_first_seed_is_the_loaders() -> None:
     accounts.take_seed(0)
     accounts.take_seed(7)
     assert accounts.seed == 0
+
+
+def test_a_file_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path: Path) -> None:
+    """The sample is passed over all the same, and known to be bad in this run."""
+    path = tmp_path / "skipped.jsonl"
+    ledger = Ledger(Policy(on_error="skip", skipped_file=path), range(10))
+    path.mkdir()  # as good as a full disk: also root cannot write to it
+    with pytest.warns(HoldfastWarning, match="sample 3 is not noted"):
+        ledger.pass_over(SkippedSample(3, "bad"), Blame.ITSELF)
+    assert 3 in ledger.known
+    assert [sample.index for sample in ledger.skipped] == [3]

@@ -8,6 +8,7 @@ Runs in: main process, in the thread that calls `next()`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
@@ -53,6 +54,7 @@ class BadSamples:
         self._skipped = 0
         self._history.clear()
         self._substitutes: dict[int, int] = {}  # by place: how many were asked for
+        self._replaced: dict[int, int] = {}  # by place: the number of its entry among the ledger's skipped samples
 
     # -- before a unit is sent -------------------------------------------------------------------------------------
 
@@ -115,15 +117,13 @@ class BadSamples:
         places = [state.place(k) for k in range(len(listed))]
         given_up = [listed[sample.position] for sample in bad]
         state.given_up.extend(given_up)
-        chosen: list[Any] = []
         for sample in bad:
             substitute = self._substitute(state, places[0], places[sample.position])
             if substitute is substitutes.NONE_LEFT:
                 return Fate.RAISE
-            chosen.append(substitute)
             listed[sample.position] = substitute
-        for sample, index, substitute in zip(bad, given_up, chosen, strict=True):
-            self._note(batch, index, sample, replaced_by=substitute)
+        for sample, index in zip(bad, given_up, strict=True):
+            self._note_replaced(batch, index, sample, places[sample.position], listed[sample.position])
         state.change(listed, places)
         return Fate.AGAIN
 
@@ -144,6 +144,16 @@ class BadSamples:
             return index in self._ledger.known or any(_are_equal(index, other) for other in state.given_up)
 
         return substitutes.choose((state.sampled, earlier, later), is_bad, self._seed, place)
+
+    def _note_replaced(self, batch: int, index: Any, sample: BadSample, place: int, substitute: Any) -> None:
+        """One entry for each place, whatever was tried in it: how many were depends on what is known by then."""
+        entry = self._replaced.get(place)
+        if entry is None:
+            self._replaced[place] = len(self._ledger.skipped)
+            self._note(batch, index, sample, replaced_by=substitute)
+            return
+        self._ledger.skipped[entry] = dataclasses.replace(self._ledger.skipped[entry], replaced_by=substitute)
+        self._ledger.remember(index, sample.reason, sample.blame)
 
     def _note(self, batch: int, index: Any, sample: BadSample, replaced_by: Any = None) -> None:
         self._ledger.pass_over(SkippedSample(index, sample.reason, replaced_by, self.epoch, batch), sample.blame)

@@ -27,7 +27,7 @@ from holdfast.workers.messages import Epoch
 from holdfast.workers.rng import GeneratorStates
 from holdfast.workers.streams import IterableFetcher, StreamEnded
 
-_DONE = {"skip": "skipped", "replace": "replaced"}
+_DONE = {"raise": "raised", "skip": "skipped", "replace": "replaced"}
 
 
 class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):

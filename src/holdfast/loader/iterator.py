@@ -10,17 +10,14 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import functools
-import itertools
 import os
 import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from types import GeneratorType
+from collections.abc import Callable
 from typing import Any
 
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
@@ -29,8 +26,7 @@ from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
 from holdfast.errors import TooManySkipped, WorkerError
-from holdfast.incident import Incident
-from holdfast.loader import losses
+from holdfast.loader.at_exit import end_at_exit
 from holdfast.loader.bad_samples import BadSamples, Fate
 from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
@@ -38,15 +34,15 @@ from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
-from holdfast.loader.units import DescriptorsRanOut, Units, UnitState, dump_indices
+from holdfast.loader.supply import Supply
+from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
-from holdfast.workers import messages
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
-from holdfast.workers.messages import BadSample, Epoch, Kind
+from holdfast.workers.messages import Epoch, Kind
 from holdfast.workers.rng import mix
 
 _GRACE_S = 3.0  # for workers to finish what they have in hand when the iterator is closed
@@ -75,13 +71,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None
-        self._sampler_ended = False
         self._finished = False  # the epoch was delivered to its end
         self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
         self._is_clean = True  # the last call of next() ended as it should
         self._handling: Event | None = None
         self._refuge: Refuge | None = None
-        self._drawn: deque[Any] = deque()  # what the sampler gave and no unit has yet
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
         self._schedule = self._new_schedule(first_unit=0)
@@ -90,7 +84,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._units = Units(self._pool, self._backend)
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._rescue = Rescue(
             self._ledger,
             self._units,
@@ -100,7 +94,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             is_iterable=self._is_iterable,
         )
         self._shutdown = False
-        _end_at_exit(self)
+        end_at_exit(self)
         try:
             self._backend.start()
             # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
@@ -138,7 +132,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _begin_epoch(self) -> None:
         self._ledger.epoch += 1
-        self._position = 0
         self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, self._count_samples())
 
     def _count_samples(self) -> int | None:
@@ -173,63 +166,44 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._units.give_up_finished()
         self._due, self._is_clean = None, True
         self._lost_streams.clear()
-        self._sampler_ended = False
-        self._drawn.clear()
         self._finished = False
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
         self._begin_epoch()
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._backend.resume(self._epoch())
         self._prefetch()
 
     # -- giving out work -------------------------------------------------------------------------------------------
 
     def _prefetch(self) -> None:
+        self._supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
         for k in range(self._schedule.capacity):
             self._try(functools.partial(self._assign_next, is_first=k == 0))
 
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
-        if self._sampler_ended:
-            return
         error: BaseException | None = None
-        state = UnitState(b"")
+        state: UnitState | None = UnitState(b"")
         try:
-            if not self._draw():
-                return
-            state = self._make_unit(self._drawn[0])
+            state = self._supply.peek()
         except Exception as raised:
             if is_first or came_from_handler(raised):
                 raise
             # Delivered at its own place: the batches before it are good and are not lost.
             error = raised
-        assigned = self._schedule.assign()
-        if assigned is None:
+        assigned = self._schedule.assign() if state is not None else None
+        if state is None or assigned is None:
             return
         unit, worker_id = assigned
         state.worker_id = worker_id
         self._units.add(unit, state)
-        self._drawn.clear()
+        self._supply.taken()
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
         else:
             self.fail(unit, error)
-
-    def _draw(self) -> bool:
-        """Have the sampler give the next indices, unless it has, before an interrupt. False at its end."""
-        if not self._drawn:
-            # in one call of a function written in C: what is given is kept, whenever a signal handler raises
-            self._drawn.extend(itertools.islice(self._sampler_iter, 1))
-            self._sampler_ended = not self._drawn
-        return bool(self._drawn)
-
-    def _make_unit(self, indices: Any) -> UnitState:
-        is_list = self._auto_collation or isinstance(indices, list)
-        state = UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
-        self._position += len(indices) if is_list else 1
-        return state
 
     def _send(self, unit: int) -> None:
         """Send a unit for the first time, without the samples that are known to be bad."""
@@ -305,7 +279,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
         if self._due is not None:
             self._book_due()
-        self._check_sampler()
+        self._supply.mend(iter(self._index_sampler) if self._is_iterable else None)
         self._backend.start_over("a signal handler raised inside next()")
         events = self._backend.wait(0.0)
         if events and events[0] is self._handling:
@@ -315,17 +289,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._mend_unit(unit)
         for _ in range(self._schedule.capacity - self._schedule.under_way):
             self._try(self._assign_next)
-
-    def _check_sampler(self) -> None:
-        """A generator that a handler raised in has ended, and would pass for one that has given all."""
-        sampler: Any = self._sampler_iter
-        if self._sampler_ended or self._drawn or not isinstance(sampler, GeneratorType) or sampler.gi_frame is not None:
-            return
-        if self._is_iterable:
-            self._sampler_iter = iter(self._index_sampler)  # torch's own, which says the same for ever
-        else:
-            error = RuntimeError("the sampler was ended by a signal handler that raised inside it")
-            self._sampler_iter = _raise_once(error)
 
     def _mend_unit(self, unit: int) -> None:
         if unit not in self._units:
@@ -368,7 +331,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
-            self._note_raised(failure, state)
+            self._rescue.note_failure(state.result.unit, state, failure)
             raise _no_stop_iteration(rebuild(failure))
         return self._pinned(value) if self._pin_memory else value
 
@@ -436,7 +399,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self.fail(unit, error)
             return
         self._ledger.has_been_ready = True
-        aside = self._read_aside(done, state)
+        bad = self._rescue.heard(done, state)
         if state is None:
             return
         if done.result.kind == Kind.END:
@@ -444,55 +407,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         elif not self._schedule.expects(unit):
             self._units.give_up(unit)
         elif done.result.kind == Kind.BAD_SAMPLES:
-            self._rescue.bad_samples(unit, done.worker_id, aside)
+            self._rescue.bad_samples(unit, done.worker_id, bad)
         elif done.result.kind == Kind.BAD_BATCH:
-            self._rescue.bad_batch(unit, done.worker_id, self._decode_failure(state))
+            failure = Failure(*layout.decode(done.result.layout, state.areas, self._pool))
+            self._rescue.bad_batch(unit, done.worker_id, failure)
         else:
-            if aside:
-                self._rescue.took_out(unit, done.worker_id, aside)
+            if bad:
+                self._rescue.took_out(unit, done.worker_id, bad)
             self._pool.saw_batch(sum(done.result.used))
             self._schedule.arrived(unit)
-
-    def _read_aside(self, done: UnitDone, state: UnitState | None) -> list[BadSample]:
-        """Book what the worker said of its progress; returns the samples that gave it trouble."""
-        said = done.result.aside
-        if not said:
-            return []
-        if not isinstance(said, bytes):
-            if state is None:
-                return []
-            area, offset, nbytes = said
-            said = bytes(state.areas[area].peek(offset, nbytes))
-        aside = messages.unpack_aside(said)
-        self._progress.heard(done.worker_id, aside, is_of_this_epoch=done.result.unit >= self._first_unit)
-        return [BadSample(*bad) for bad in aside.bad]
-
-    def _decode_failure(self, state: UnitState) -> Failure:
-        assert state.result is not None
-        return Failure(*layout.decode(state.result.layout, state.areas, self._pool))
-
-    def _note_raised(self, failure: Failure, state: UnitState) -> None:
-        assert state.result is not None
-        batch = self.batch_number(state.result.unit)
-        self._ledger.note(
-            Incident(
-                losses.raised(failure),
-                "raised",
-                state.worker_id,
-                phase=losses.doing(failure.phase),
-                sample_index=self._index_of(failure, state),
-                epoch=self._bad.epoch,
-                batch=batch,
-                attempt=state.attempt,
-                evidence=failure.traceback,
-            )
-        )
-
-    def _index_of(self, failure: Failure, state: UnitState) -> Any:
-        """The sample that raised, where one did."""
-        if failure.position < 0:
-            return None
-        return (state.worker_id, failure.position) if self._is_iterable else state.listed[failure.position]
 
     def _stream_exhausted(self, unit: int) -> None:
         """A worker's iterable has no more. It leaves what it was given beyond that untouched: those slots are free."""
@@ -599,11 +522,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._shutdown_workers()
 
 
-def _raise_once(error: BaseException) -> Iterator[Any]:
-    raise error
-    yield
-
-
 def _unchained(error: BaseException) -> BaseException:
     """An error that is kept and raised again must not keep the frames of the last time, which hold the iterator."""
     return error.with_traceback(None)
@@ -618,21 +536,3 @@ def _no_stop_iteration(error: BaseException) -> BaseException:
     for note in getattr(error, "__notes__", ()):
         replacement.add_note(note)
     return replacement
-
-
-_alive: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
-
-
-def _end_at_exit(iterator: LoaderIterator) -> None:
-    """Have an iterator that lives until the interpreter ends closed before modules are torn down."""
-    if not _alive:
-        atexit.unregister(_end_all)
-        atexit.register(_end_all)
-    _alive.add(iterator)
-
-
-def _end_all() -> None:
-    for iterator in list(_alive):
-        # One that a daemon thread waits in is left alone: its workers go with this process.
-        if not iterator._is_waiting:
-            iterator._shutdown_workers(grace_s=0.0)  # as torch: at exit, workers are not waited for

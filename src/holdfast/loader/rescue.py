@@ -20,7 +20,7 @@ from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.recovery import Decision, Where
 from holdfast.loader.units import Units, UnitState
 from holdfast.workers import messages
-from holdfast.workers.backend import SupervisorLost, WorkerLost
+from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.restarts import RestartWindow
@@ -36,7 +36,7 @@ class Deliveries(Protocol):
         """Whether it is to go on in this epoch."""
 
     def batch_number(self, unit: int) -> int:
-        """Which batch of the epoch the unit is."""
+        """Which batch of the epoch the unit is; below 0 if it is of an earlier one, which was left."""
 
     def issue(self, unit: int) -> None:
         """Send it, once more if need be."""
@@ -96,9 +96,7 @@ class Rescue:
 
     def _carry_on(self, worker_id: int) -> None:
         """The new life of a worker takes up the old one's progress, and what it had not finished."""
-        self._progress.restore(worker_id, goes_on=self._deliveries.has_more(worker_id))
-        for unit in self._units.sent_to(worker_id):
-            self._deliveries.issue(unit)
+        self._progress.restore(worker_id, self._deliveries.issue, goes_on=self._deliveries.has_more(worker_id))
 
     def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
         """Decide about the unit in hand. False if nothing can go on."""
@@ -147,6 +145,10 @@ class Rescue:
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
         elements = self._progress.elements(worker_id)
+        if self._deliveries.batch_number(unit) < 0:
+            self._note(lost, state, "skipped")
+            self._give_up_left(worker_id)
+            return
         if decision is Decision.BAD_SAMPLE:
             self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
@@ -161,11 +163,38 @@ class Rescue:
             self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
             self._deliveries.void(unit)
 
+    def _give_up_left(self, worker_id: int) -> None:
+        """Of an epoch that was left early: nobody waits for it, and its iterable goes no further."""
+        for unit in self._units.sent_to(worker_id):
+            if self._deliveries.batch_number(unit) < 0:
+                self._units.give_up(unit)
+
     def _pass_over_elements(self, unit: int, worker_id: int, places: Iterable[int], reason: str) -> None:
         """No batch can be made of these elements of an iterable."""
         for place in places:
             sample = BadSample(place, reason, Blame.NOBODY)
             self._bad.note_element(self._deliveries.batch_number(unit), (worker_id, place), sample)
+
+    # -- what a worker says beside its batches ---------------------------------------------------------------------
+
+    def heard(self, done: UnitDone, state: UnitState | None) -> list[messages.BadSample]:
+        """Book what the worker said of its progress; returns the samples that gave it trouble."""
+        said = done.result.aside
+        if not said:
+            return []
+        if not isinstance(said, bytes):
+            if state is None:
+                return []
+            area, offset, nbytes = said
+            said = bytes(state.areas[area].peek(offset, nbytes))
+        aside = messages.unpack_aside(said)
+        self._progress.heard(done.worker_id, done.result.unit, aside)
+        return [messages.BadSample(*bad) for bad in aside.bad]
+
+    def note_failure(self, unit: int, state: UnitState, failure: Failure) -> None:
+        """A unit is delivered as what it raised."""
+        sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
+        self._note_raised(unit, state.worker_id, sample, "raised", () if self._is_iterable else state.listed)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -174,7 +203,7 @@ class Rescue:
         state = self._units[unit]
         for sample in bad:
             done = "retried" if sample.loaded else self._done_in_worker()
-            self._note_raised(unit, worker_id, sample, done)
+            self._note_raised(unit, worker_id, sample, done, state.listed)
             if not sample.loaded:
                 self._note_skipped(unit, worker_id, state, sample)
 
@@ -196,10 +225,14 @@ class Rescue:
             self._deliveries.void(unit)
             return
         state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]
-        for sample in bad:
-            self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else self._done_in_worker())
         given_up = [BadSample(sample.position, losses.raised(Failure(*sample.failure))) for sample in lost]
-        fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
+        listed, done = state.listed, "raised"
+        try:
+            fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
+            done = _said(fate, self._policy.on_error)
+        finally:
+            for sample in bad:
+                self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else done, listed)
         self._seal(unit, fate, rebuild(Failure(*lost[0].failure)) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
@@ -240,11 +273,13 @@ class Rescue:
             place |= self._at(lost.doing.unit, deaths)
         self._ledger.note(losses.incident(lost, indices, done, **place))
 
-    def _note_raised(self, unit: int, worker_id: int, sample: messages.BadSample, done: str) -> None:
+    def _note_raised(
+        self, unit: int, worker_id: int, sample: messages.BadSample, done: str, listed: Sequence[Any]
+    ) -> None:
         failure = Failure(*sample.failure)
         index: Any = None
         if sample.position >= 0:
-            index = (worker_id, sample.position) if self._is_iterable else self._units[unit].listed[sample.position]
+            index = (worker_id, sample.position) if self._is_iterable else listed[sample.position]
         self._ledger.note(
             Incident(
                 losses.raised(failure),

@@ -147,6 +147,7 @@ class Units:
         """The unit will be delivered as an exception."""
         state = self._states[unit]
         self._release(state)
+        state.result = None  # a worker may have answered that no batch could be made
         state.error = error
 
     def void(self, unit: int) -> None:

@@ -154,10 +154,10 @@ class Crew:
         else:
             self._order(worker_id, _Order(messages.pack_restore(slot.ref), (slot.segment,)))
 
-    def resume(self, epoch: Epoch) -> None:
+    def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
         order = _Order(messages.pack_resume(epoch), ())
-        for worker_id in range(len(self._workers)):
-            self._order(worker_id, order)
+        for each in range(len(self._workers)) if worker_id is None else (worker_id,):
+            self._order(each, order)
 
     def _order(self, worker_id: int, order: _Order) -> None:
         """Send an order to a worker, now or, in turn, when it is there."""

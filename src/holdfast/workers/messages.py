@@ -88,6 +88,7 @@ class Progress(NamedTuple):
     state_units: int = 0  # after so many units
     unit_size: int = 0
     uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
+    has_ended: bool = False  # the iterable, in this epoch
 
 
 def pack_restore(where_from: bytes | SlotRef) -> bytes:

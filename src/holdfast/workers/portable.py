@@ -154,9 +154,9 @@ class PortableCrew:
             for event in itertools.islice(self._backlog, 1, None)
         )
 
-    def resume(self, epoch: Epoch) -> None:
-        for worker_id in range(len(self._workers)):
-            self._order(worker_id, messages.pack_resume(epoch))
+    def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
+        for each in range(len(self._workers)) if worker_id is None else (worker_id,):
+            self._order(each, messages.pack_resume(epoch))
 
     def retire(self, worker_id: int) -> None:
         self._retired.add(worker_id)

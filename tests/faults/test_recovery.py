@@ -1,0 +1,246 @@
+"""What is tried again and how often, what is never passed over, and when it is too much."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+from faulty import Fault
+from helpers import PATIENCE_S, Numbers, wait_until, worker_pids
+from holdfast import DataLoader, TooManyRestarts, TooManySkipped, WorkerCrashed
+from records import Asked, AskedStream, Calls, flat, stubborn
+
+pytestmark = pytest.mark.timeout(90)
+
+LENGTH = 12
+BAD = 5
+PLAIN: dict[str, Any] = {"batch_size": 2, "num_workers": 2}
+OFFLINE = OSError(errno.EIO, "the file server is away")
+
+
+# -- retry_on ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("kind", [Asked, AskedStream])
+def test_an_error_of_retry_on_that_goes_away_costs_nothing(kind: Any, num_workers: int, tmp_path: Path) -> None:
+    """The sample is asked for again, and is in its place; the incident says so."""
+    dataset = kind(LENGTH, Calls(tmp_path / "calls"), {BAD: OFFLINE}, times=2)
+    with DataLoader(dataset, 2, num_workers=num_workers, retry_on=(OSError,), max_retries=2) as loader:
+        assert sorted(flat(loader)) == list(range(LENGTH))
+        incident, *others = loader.incidents
+        assert (incident.done, others, loader.skipped_samples) == ("retried", [], [])
+        assert "OSError" in incident.cause
+    assert Calls(tmp_path / "calls").counts()[str(BAD)] == 3
+
+
+@pytest.mark.parametrize("max_retries", [0, 1, 3])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_error_of_retry_on_is_tried_max_retries_times_more(
+    max_retries: int, num_workers: int, tmp_path: Path
+) -> None:
+    """Then it is handled as on_error says."""
+    dataset = Asked(LENGTH, Calls(tmp_path / "calls"), {BAD: OFFLINE})
+    options: dict[str, Any] = {"num_workers": num_workers, "retry_on": (OSError,), "max_retries": max_retries}
+    with DataLoader(dataset, 2, **options) as loader, pytest.raises(OSError, match="file server"):
+        list(loader)
+    assert dataset.calls.counts()[str(BAD)] == 1 + max_retries
+
+
+def test_an_error_that_is_not_of_retry_on_is_not_tried_again(tmp_path: Path) -> None:
+    """ValueError is not OSError."""
+    dataset = Asked(LENGTH, Calls(tmp_path / "calls"), {BAD: ValueError("broken")})
+    with DataLoader(dataset, **PLAIN, retry_on=(OSError,), max_retries=3, on_error="skip") as loader:
+        assert flat(loader) == [index for index in range(LENGTH) if index != BAD]
+    assert dataset.calls.counts()[str(BAD)] == 1
+
+
+@pytest.mark.parametrize("max_retries", [0, 1, 2])
+def test_a_sample_that_kills_its_worker_is_tried_max_retries_times_more(max_retries: int, tmp_path: Path) -> None:
+    """So many attempts, so many incidents, then it is skipped."""
+    dataset = _Deadly(LENGTH, Calls(tmp_path / "calls"))
+    with DataLoader(dataset, **PLAIN, on_error="skip", max_retries=max_retries) as loader:
+        assert flat(loader) == [index for index in range(LENGTH) if index != BAD]
+        assert [incident.done for incident in loader.incidents] == ["retried"] * max_retries + ["skipped"]
+        assert {incident.sample_index for incident in loader.incidents} == {BAD}
+    assert dataset.calls.counts()[str(BAD)] == 1 + max_retries
+
+
+class _Deadly(Asked):
+    def __init__(self, length: int, calls: Calls) -> None:
+        super().__init__(length, calls, {})
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = super().__getitem__(index)
+        if index == BAD:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return sample
+
+
+# -- errors that are nobody's sample -----------------------------------------------------------------------------------
+
+PROGRAMMING_ERRORS = [kind("not the sample") for kind in (MemoryError, ImportError, NameError, NotImplementedError)]
+
+
+@pytest.mark.parametrize("error", PROGRAMMING_ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_errors_of_machine_and_program_are_raised_under_every_setting(
+    error: Exception, on_error: Any, num_workers: int, tmp_path: Path
+) -> None:
+    """Nothing is passed over because of them; the iterator goes on with the next batch."""
+    dataset = Asked(LENGTH, Calls(tmp_path / "calls"), {BAD: error})
+    with DataLoader(dataset, 2, num_workers=num_workers, on_error=on_error) as loader:
+        outcomes = stubborn(iter(loader))
+        assert loader.skipped_samples == []
+    assert type(outcomes[BAD // 2]) is type(error)
+    del outcomes[BAD // 2]
+    assert outcomes == [[index, index + 1] for index in range(0, LENGTH, 2) if index != BAD - 1]
+
+
+@pytest.mark.parametrize("error", PROGRAMMING_ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_of_machine_and_program_may_be_listed_in_retry_on(error: Exception, tmp_path: Path) -> None:
+    """Then they are treated as any other: tried again, and skipped."""
+    dataset = Asked(LENGTH, Calls(tmp_path / "calls"), {BAD: error})
+    with DataLoader(dataset, **PLAIN, on_error="skip", retry_on=(type(error),)) as loader:
+        assert flat(loader) == [index for index in range(LENGTH) if index != BAD]
+    assert dataset.calls.counts()[str(BAD)] == 2
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stop_iteration_from_a_sample_does_not_end_the_epoch(num_workers: int, tmp_path: Path) -> None:
+    """It is a RuntimeError of that sample: skipped, and the rest is delivered."""
+    dataset = Asked(LENGTH, Calls(tmp_path / "calls"), {BAD: StopIteration()})
+    with DataLoader(dataset, 2, num_workers=num_workers, on_error="skip") as loader:
+        assert flat(loader) == [index for index in range(LENGTH) if index != BAD]
+        assert "StopIteration" in loader.skipped_samples[0].reason
+
+
+# -- collate_fn --------------------------------------------------------------------------------------------------------
+
+
+class _Collate:
+    def __init__(self, fault: Fault, calls: Calls) -> None:
+        self.fault, self.calls = fault, calls
+
+    def __call__(self, samples: list[torch.Tensor]) -> torch.Tensor:
+        batch: torch.Tensor = default_collate(samples)
+        if BAD in batch:
+            self.calls.note("collate")
+            self.fault.strike()
+        return batch
+
+
+@pytest.mark.parametrize("how", ["exception", "SIGSEGV", "os._exit"])
+@pytest.mark.parametrize("max_retries", [0, 2])
+def test_a_batch_that_cannot_be_collated_is_retried_and_then_listed_whole(
+    how: str, max_retries: int, tmp_path: Path
+) -> None:
+    """All its samples are skipped, with the reason; none of them is known to be bad, so the next epoch tries again."""
+    collate = _Collate(Fault(how, False, tmp_path / "struck", os.getpid()), Calls(tmp_path / "calls"))
+    dataset = Asked(LENGTH, Calls(tmp_path / "samples"), {})
+    with DataLoader(dataset, 4, num_workers=2, collate_fn=collate, on_error="skip", max_retries=max_retries) as loader:
+        for epoch in (1, 2):
+            assert flat(loader) == [0, 1, 2, 3, 8, 9, 10, 11]
+            assert [sample.index for sample in loader.skipped_samples] == epoch * [4, 5, 6, 7]
+            assert collate.calls.counts()["collate"] == epoch * (1 + max_retries)
+        assert all("batch" in sample.reason for sample in loader.skipped_samples)
+
+
+def test_a_batch_that_cannot_be_collated_is_replaced_whole(tmp_path: Path) -> None:
+    """Sizes and counts stay the same."""
+    collate = _Collate(Fault("exception", False, tmp_path / "struck", os.getpid()), Calls(tmp_path / "calls"))
+    with DataLoader(Numbers(LENGTH, 1), 4, num_workers=2, collate_fn=collate, on_error="replace") as loader:
+        delivered = flat(loader)
+    assert len(delivered) == LENGTH
+    assert delivered[:4] + delivered[8:] == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert not {4, 5, 6, 7} & set(delivered[4:8])
+
+
+# -- too much ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(("max_skipped", "allowed"), [(2, 2), (0, 0), (0.25, 3), (0.0, 0), (1.0, LENGTH)])
+def test_more_than_max_skipped_is_too_many(
+    max_skipped: int | float, allowed: int, num_workers: int, tmp_path: Path
+) -> None:
+    """A number, or a share of the epoch: so many are passed over, one more ends the epoch. Each epoch counts anew."""
+    for count, is_too_many in [(allowed, False), (allowed + 1, True)]:
+        errors: dict[int, BaseException] = {index: ValueError("broken") for index in range(min(count, LENGTH))}
+        dataset = Asked(LENGTH, Calls(tmp_path / "calls"), errors)
+        with DataLoader(dataset, 3, num_workers=num_workers, on_error="skip", max_skipped=max_skipped) as loader:
+            if is_too_many and count <= LENGTH:
+                with pytest.raises(TooManySkipped, match=r"max_skipped"):
+                    list(loader)
+            else:
+                for _ in range(2):
+                    assert flat(loader) == list(range(len(errors), LENGTH))
+
+
+@pytest.mark.parametrize("max_restarts", [0, 2])
+def test_more_deaths_between_samples_than_max_restarts_are_too_many(max_restarts: int) -> None:
+    """Killed while it waits for work: so often it is restarted, and the epoch is whole; once more is too much."""
+    with DataLoader(Numbers(10_000, 1), 1, num_workers=1, max_restarts=max_restarts) as loader:
+        iterator = iter(loader)
+        index = -1
+        for _ in range(max_restarts):
+            index = _kill_the_idle_worker(iterator, loader, index)
+        assert len(loader.incidents) == max_restarts
+        with pytest.raises(TooManyRestarts, match=f"max_restarts={max_restarts}"):
+            _kill_the_idle_worker(iterator, loader, index)
+        with pytest.raises(TooManyRestarts):  # by this and every later next()
+            next(iterator)
+
+
+def _kill_the_idle_worker(iterator: Any, loader: DataLoader[torch.Tensor], index: int) -> int:
+    """Kill it when it has done what it was given, and read until that was noticed. Returns the last sample read."""
+    index += 1
+    assert int(next(iterator)) == index
+    before = len(loader.incidents)
+    _wait_until_idle(iterator)
+    os.kill(worker_pids(iterator)[0], signal.SIGKILL)
+    while len(loader.incidents) == before:
+        index += 1
+        assert int(next(iterator)) == index
+    return index
+
+
+def _wait_until_idle(iterator: Any) -> None:
+    board, last = iterator._backend._board, iterator._backend._last_unit
+    wait_until(lambda: board.doing(0)[:2] == (1, last[0]), PATIENCE_S, "an idle worker")
+
+
+def test_a_worker_that_is_stopped_again_and_again_ends_in_an_error(tmp_path: Path) -> None:
+    """A stop is never the sample's fault, but it is not waited for without end either."""
+    fault = Fault("SIGSTOP", False, tmp_path / "struck", os.getpid())
+    loader = DataLoader(_Struck(fault), **PLAIN, max_restarts=1, on_error="skip")
+    with loader, pytest.raises(TooManyRestarts):
+        list(loader)
+
+
+class _Struck(Numbers):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(LENGTH, 1)
+        self.fault = fault
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == BAD:
+            self.fault.strike()
+        return super().__getitem__(index)
+
+
+def test_a_raised_batch_is_not_known_to_be_bad(tmp_path: Path) -> None:
+    """With on_error="raise" the next epoch tries the sample again, and has it if it can be loaded by then."""
+    fault = Fault("SIGSEGV", False, tmp_path / "struck", os.getpid())
+    with DataLoader(_Struck(fault), **PLAIN) as loader:
+        assert [type(outcome) for outcome in stubborn(iter(loader))].count(WorkerCrashed) == 1
+        loader.dataset.fault = Fault("exception", True, tmp_path / "struck", os.getpid())
+        assert flat(loader) == list(range(LENGTH))
