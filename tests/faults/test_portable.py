@@ -13,67 +13,33 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 import torch
-from torch.utils.data import BatchSampler, Dataset, SequentialSampler, get_worker_info
+from torch.utils.data import BatchSampler, SequentialSampler
 
 from helpers import (
     CLOSE_DEADLINE_S,
     PATIENCE_S,
-    DiesAlways,
-    DiesOnce,
     Numbers,
     Program,
     Stream,
     Stuck,
     Waves,
-    die,
-    numbers,
     run_program,
     shared_memory_names,
     wait_until,
     wait_until_ended,
     worker_pids,
 )
-from holdfast import DataLoader, NotPicklable, WorkerCrashed, WorkerInitError
+from holdfast import DataLoader, NotPicklable
 from holdfast.transport import names
 from holdfast.workers import shared_job
 from holdfast.workers.portable import PortableCrew
+from portably import BATCHES, LENGTH, Random, check_batch, names_of_ours, portable, whole
 
 pytestmark = pytest.mark.timeout(120)
-
-LENGTH = 200
-BATCH_SIZE = 4
-BATCHES = LENGTH // BATCH_SIZE
-
-
-def portable(dataset: Dataset[torch.Tensor], **options: object) -> DataLoader[torch.Tensor]:
-    return DataLoader(dataset, **{"batch_size": BATCH_SIZE, "num_workers": 2, "backend": "portable", **options})
-
-
-def whole(batches: list[torch.Tensor], length: int = LENGTH) -> bool:
-    return torch.equal(torch.cat(batches), numbers(0, length, 4))
-
-
-def check_batch(batch: torch.Tensor, number: int) -> None:
-    assert torch.equal(batch, numbers(number * BATCH_SIZE, BATCH_SIZE, 4)), f"batch {number} is not what it should be"
-
-
-def names_of_ours() -> set[str]:
-    return {name for name in shared_memory_names() if name.startswith(names.this_owner())}
-
-
-def spare_of(iterator: object) -> int | None:
-    """The pid of the spare, once it has said that it is there."""
-    spare = iterator._backend._spare  # type: ignore[attr-defined]
-    if spare is None:
-        return None
-    while spare.line.has_news():
-        spare.receive()
-    return spare.pid if spare.line.was_heard else None
 
 
 # --- which backend ------------------------------------------------------------------------------------------------
@@ -115,18 +81,6 @@ def test_it_needs_nothing_that_only_linux_has(what: str) -> None:
 
 
 # --- epochs -------------------------------------------------------------------------------------------------------
-
-
-class Random(Dataset[torch.Tensor]):
-    """What depends on the seeds of the worker and on which one it is."""
-
-    def __len__(self) -> int:
-        return 48
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        info = get_worker_info()
-        assert info is not None
-        return torch.cat([torch.rand(2), torch.tensor([info.id, info.seed, info.num_workers, index])])
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -248,193 +202,6 @@ def test_segments_lose_their_names_in_the_first_batches() -> None:
         iterator = iter(loader)
         next(iterator)
         wait_until(lambda: next(iterator) is not None and not names_of_ours(), PATIENCE_S, "no name")
-
-
-# --- deaths of workers --------------------------------------------------------------------------------------------
-
-
-def test_an_epoch_survives_the_killing_of_each_worker() -> None:
-    """Killed from outside, at different batches: every batch comes once, whole and in order, kept or not."""
-    held = []
-    with portable(Numbers(LENGTH)) as loader:
-        iterator = iter(loader)
-        for number, batch in enumerate(iterator):
-            check_batch(batch, number)
-            held.append(batch)
-            if number in (10, 25):
-                os.kill(worker_pids(iterator)[number % 2], signal.SIGKILL)
-    assert len(held) == BATCHES
-    for number, batch in enumerate(held):
-        check_batch(batch, number)
-
-
-def test_all_workers_and_the_spare_may_die_at_once() -> None:
-    """Several times; finished batches are kept, the others are loaded again."""
-    number = -1
-    with portable(Numbers(LENGTH), num_workers=3, prefetch_factor=4) as loader:
-        iterator = iter(loader)
-        for number, batch in enumerate(iterator):
-            check_batch(batch, number)
-            if number in (15, 30):
-                spare = iterator._backend._spare
-                for pid in (*worker_pids(iterator), *([spare.pid] if spare else [])):
-                    os.kill(pid, signal.SIGKILL)
-    assert number == BATCHES - 1
-
-
-def test_the_spare_takes_a_dead_workers_place() -> None:
-    """No new process has to start first; and then there is another spare."""
-    with portable(Numbers(LENGTH), num_workers=1) as loader:
-        iterator = iter(loader)
-        check_batch(next(iterator), 0)
-        check_batch(next(iterator), 1)
-        wait_until(lambda: spare_of(iterator), PATIENCE_S, "a spare")
-        spare = spare_of(iterator)
-        os.kill(worker_pids(iterator)[0], signal.SIGKILL)
-        for number in range(2, 20):
-            check_batch(next(iterator), number)
-        assert worker_pids(iterator) == [spare]
-        wait_until(lambda: spare_of(iterator), PATIENCE_S, "another spare")
-        assert spare_of(iterator) != spare
-
-
-def test_a_spare_that_becomes_a_worker_is_the_worker_torch_would_have() -> None:
-    """Its id, seed and random numbers are those of the worker it replaces."""
-    with portable(Random(), num_workers=1, batch_size=2) as loader:
-        torch.manual_seed(3)
-        expected = [batch.clone() for batch in loader]
-        torch.manual_seed(3)
-        iterator = iter(loader)
-        assert torch.equal(next(iterator), expected[0])
-        wait_until(lambda: spare_of(iterator), PATIENCE_S, "a spare")
-        os.kill(worker_pids(iterator)[0], signal.SIGKILL)
-        batches = [batch.clone() for batch in iterator]
-    assert [batch[:, 2:].tolist() for batch in batches] == [batch[:, 2:].tolist() for batch in expected[1:]]
-
-
-def test_a_sample_that_dies_once_is_loaded_again(tmp_path: Path) -> None:
-    """As by the kernel's memory killer: the epoch is whole."""
-    with portable(DiesOnce(LENGTH, 101, str(tmp_path / "died"))) as loader:
-        assert whole(list(loader))
-    assert (tmp_path / "died").exists()
-
-
-@pytest.mark.parametrize("how", ["exit", "SIGSEGV"])
-def test_a_sample_that_always_kills_its_worker_is_named_and_the_epoch_goes_on(how: str) -> None:
-    """One WorkerCrashed names it, all other batches come."""
-    results: list[torch.Tensor | RuntimeError] = []
-    with portable(DiesAlways(LENGTH, 101, how)) as loader:
-        iterator = iter(loader)
-        while len(results) < BATCHES:
-            try:
-                results.append(next(iterator))
-            except RuntimeError as error:
-                results.append(error)
-        assert next(iterator, None) is None
-    for number, result in enumerate(results):
-        if number == 101 // BATCH_SIZE:
-            assert isinstance(result, WorkerCrashed)
-            assert result.sample_index == 101
-        else:
-            assert isinstance(result, torch.Tensor), result
-            check_batch(result, number)
-
-
-def test_persistent_workers_survive_a_kill_between_epochs() -> None:
-    """A worker that dies while it is idle is replaced for the next epoch."""
-    with portable(Numbers(LENGTH), persistent_workers=True) as loader:
-        for epoch in range(3):
-            assert whole(list(loader))
-            os.kill(worker_pids(loader._iterator)[epoch % 2], signal.SIGKILL)
-
-
-def test_a_killed_worker_of_an_iterable_dataset_is_an_error_never_silence() -> None:
-    """Its part ends with an error, the other worker's is whole."""
-    delivered: list[int] = []
-    errors: list[RuntimeError] = []
-    with portable(Stream(1000)) as loader:
-        iterator = iter(loader)
-        delivered.extend(next(iterator).flatten().tolist())
-        os.kill(worker_pids(iterator)[0], signal.SIGKILL)
-        for _ in range(1000):
-            try:
-                delivered.extend(next(iterator).flatten().tolist())
-            except StopIteration:
-                break
-            except RuntimeError as error:
-                errors.append(error)
-        else:
-            pytest.fail("the epoch does not end")
-    assert len(errors) == 1
-    assert len(delivered) == len(set(delivered))
-    assert [value for value in delivered if value % 2 == 1] == list(range(1, 1000, 2))
-
-
-def die_in_init(worker_id: int) -> None:
-    die("exit")
-
-
-def fail_in_init(worker_id: int) -> None:
-    raise LookupError("no luck")
-
-
-def test_a_death_in_worker_init_fn_is_an_init_error() -> None:
-    """Once more is tried, then no longer."""
-    with portable(Numbers(LENGTH), worker_init_fn=die_in_init) as loader, pytest.raises(WorkerInitError):
-        list(loader)
-
-
-def test_an_exception_in_worker_init_fn_is_raised_as_it_is() -> None:
-    """Its own type, as torch raises it."""
-    with portable(Numbers(LENGTH), worker_init_fn=fail_in_init) as loader, pytest.raises(LookupError, match="no luck"):
-        list(loader)
-
-
-def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
-    """Its workers die on import: WorkerInitError, with the advice, and nothing hangs."""
-    script = tmp_path / "unguarded.py"
-    script.write_text(
-        "from holdfast import DataLoader\n"
-        "for batch in DataLoader(list(range(8)), num_workers=1, backend='portable'):\n"
-        "    print(batch)\n"
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 1
-    assert "WorkerInitError" in done.stderr
-    assert "if __name__ == '__main__':" in done.stderr.split("WorkerInitError")[-1]
-
-
-class ForksOnce(Numbers):
-    """Sample 0 leaves a child behind that outlives its worker, with copies of all its descriptors."""
-
-    def __init__(self, length: int, file: Path) -> None:
-        super().__init__(length)
-        self.file = file
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if index == 0 and not self.file.exists():
-            child = os.fork()
-            if child == 0:
-                time.sleep(600)
-                os._exit(0)
-            self.file.write_text(str(child))
-        return super().__getitem__(index)
-
-
-def test_the_death_of_a_worker_is_noticed_although_its_child_lives_on(tmp_path: Path) -> None:
-    """The child holds pipe and sentinel open: the process itself is looked at."""
-    number = -1
-    file = tmp_path / "child"
-    try:
-        with portable(ForksOnce(LENGTH, file), num_workers=1) as loader:
-            iterator = iter(loader)
-            for number, batch in enumerate(iterator):
-                check_batch(batch, number)
-                if number == 10:
-                    os.kill(worker_pids(iterator)[0], signal.SIGKILL)
-    finally:
-        os.kill(int(file.read_text()), signal.SIGKILL)
-    assert number == BATCHES - 1
 
 
 # --- closing ------------------------------------------------------------------------------------------------------
