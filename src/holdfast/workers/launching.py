@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import importlib
 import linecache
 import multiprocessing
 import multiprocessing.process
@@ -32,7 +31,7 @@ import torch
 from holdfast.workers import channel, seeding, worker
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
-from holdfast.workers.job import CarriedJob
+from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.passing import PassedFd
 
 
@@ -62,13 +61,6 @@ class Launcher(Protocol):
         """Called now and then when all workers are well: prepare for the next launch."""
 
     def close(self) -> None: ...
-
-
-def import_quietly(modules: frozenset[str]) -> None:
-    """Import what the workers will need, once, so that each has it. An error is theirs to report."""
-    for name in sorted(modules):
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(name)
 
 
 def _stack_file() -> int:

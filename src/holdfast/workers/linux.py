@@ -31,6 +31,7 @@ import torch.multiprocessing
 
 from holdfast.errors import TooManyRestarts, WorkerInitError
 from holdfast.transport import main_module
+from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
@@ -452,8 +453,8 @@ class Crew:
         while self._backlog:
             event = self._backlog.popleft()
             if isinstance(event, UnitDone):
-                for fd in event.fds:
-                    os.close(fd)
+                for handle in event.handles:
+                    discard(handle)
         return self._control_open
 
 
