@@ -25,6 +25,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch.multiprocessing
@@ -342,7 +343,8 @@ class Crew:
             return
         self._silent_s += waited_s
         # While it imports the user's modules or starts a new interpreter it cannot tick, for as long as that takes.
-        if self._silent_s >= (_SILENT_WHEN_BUSY_S if self._board.is_busy() else _SILENT_AFTER_S):
+        is_busy = self._board.is_busy() and not _is_stopped(self._process.pid)
+        if self._silent_s >= (_SILENT_WHEN_BUSY_S if is_busy else _SILENT_AFTER_S):
             self._replace_supervisor("stopped")
 
     def _replace_supervisor(self, how: str) -> None:
@@ -455,6 +457,14 @@ class Crew:
                 for fd in event.fds:
                     os.close(fd)
         return self._control_open
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
 
 
 _NO_START = (
