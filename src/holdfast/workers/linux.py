@@ -39,7 +39,7 @@ from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
-from holdfast.workers.launching import Identity
+from holdfast.workers.launching import Identity, read_sources
 from holdfast.workers.messages import Epoch, Exited, Retire, Started, Stop, Unit
 from holdfast.workers.passing import PassedFd
 
@@ -107,6 +107,8 @@ class Crew:
 
     def start(self) -> None:
         self._is_forked = start_methods.prepare(self._context) == "fork"
+        if self._is_forked:
+            read_sources()  # here, and not in the supervisor of each epoch
         self._board.set_busy(not self._is_forked)
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
