@@ -20,10 +20,12 @@ import pickle
 import select
 import signal
 import socket
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from multiprocessing import popen_fork
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -86,7 +88,7 @@ class Forking:
         self._job, self._board = job, board
         self._start_method = start_method
         self._on_interrupt = on_interrupt
-        self._is_warm = False
+        read_sources()
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         ours, theirs = channel.pair()
@@ -106,18 +108,21 @@ class Forking:
         return Newborn(process, ours, stacks)
 
     def warm_up(self) -> None:
-        if not self._is_warm:
-            self._is_warm = True
-            _read_sources()
+        pass
 
     def close(self) -> None:
         pass
 
 
-def _read_sources() -> None:
-    """torch keeps the stack of a call that seeds CUDA, source lines and all: read here, not by each worker (3 ms)."""
+@functools.cache
+def read_sources() -> None:
+    """Read, once, what is read by each worker that is forked without it, which takes longer than the fork.
+
+    torch keeps, for CUDA's sake, the stack of a call that seeds, with its source lines.
+    """
     traceback.format_stack()
-    for module in (seeding, worker, torch.random, torch.cuda, torch.cuda.random):
+    own = (sys.modules[__name__], seeding, worker, contextlib)
+    for module in (*own, multiprocessing.process, popen_fork, torch.random, torch.cuda, torch.cuda.random):
         if module.__file__ is not None:
             linecache.getlines(module.__file__)
 
