@@ -9,13 +9,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons bench lint format clean
+.PHONY: help demo test pythons bench chaos lint format clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## one epoch through torch's loader and ours, side by side
-	$(BIN)/python examples/side_by_side.py $(ARGS)
+demo: $(INSTALLED) ## bad samples, then speed: torch's loader and ours, side by side
+	$(BIN)/python -m holdfast demo $(ARGS)
 
 test: lint ## all checks and all tests
 	$(BIN)/python -m pytest $(ARGS)
@@ -25,6 +25,9 @@ pythons: ## the tests that need no torch, on every other Python that is found
 
 bench: $(INSTALLED) ## the benchmarks: both loaders, interleaved, as ratios
 	$(BIN)/python -m benchmarks $(ARGS)
+
+chaos: $(INSTALLED) ## loaders while their workers and supervisors are killed: batch by batch equal to torch's
+	$(BIN)/python -m chaos $(ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy and the import rules, without the tests
 	$(BIN)/ruff check

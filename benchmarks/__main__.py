@@ -23,6 +23,7 @@ from rich.status import Status
 from .machine import machine_facts
 from .measure import measure_row
 from .memory import CASES, QUICK_CASES, measure_memory
+from .option_costs import measure_options
 from .profiling import print_profiles
 from .readme import END, START, has_markers, rewrite_readme
 from .report import Report, as_json
@@ -35,7 +36,7 @@ WINDOW_S, QUICK_WINDOW_S = 0.7, 0.4
 STARTUP_ROUNDS, QUICK_STARTUP_ROUNDS = 3, 1
 STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
-PARTS = ("throughput", "startup", "memory")
+PARTS = ("throughput", "options", "startup", "memory")
 
 
 def main() -> int:
@@ -122,6 +123,9 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
     def measure_one_row(name: str) -> None:
         report.rows.append(measure_row(WORKLOADS[name], options.workers, options.rounds, options.window, tick))
 
+    def measure_one_rows_options(name: str) -> None:
+        report.options.extend(measure_options([WORKLOADS[name]], options.rounds, options.window, tick))
+
     def measure_first_batches() -> None:
         rounds = QUICK_STARTUP_ROUNDS if options.quick else STARTUP_ROUNDS
         report.startup.extend(measure_startup(METHODS, STARTUP_WORKERS, rounds, tick))
@@ -132,6 +136,9 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
     if "throughput" in options.only:
         for name in options.rows:
             yield name, partial(measure_one_row, name)
+    if "options" in options.only:
+        for name in options.rows:
+            yield f"options, {name}", partial(measure_one_rows_options, name)
     if "startup" in options.only:
         yield "first batch", measure_first_batches
     if "memory" in options.only:

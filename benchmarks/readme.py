@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .measure import RowResult
+from .option_costs import SETTINGS, OptionResult
 from .report import Report
 from .table import MIB, number
 
@@ -32,6 +33,8 @@ def markdown(report: Report) -> str:
     parts = [f"`make bench` on {report.machine}; medians of {report.rounds} rounds, all loaders in turn."]
     if report.rows:
         parts.append(_throughput(report.rows))
+    if report.options:
+        parts.append(_options(report.options))
     if report.startup:
         parts.append(_startup(report))
     if report.memory:
@@ -57,12 +60,35 @@ def _throughput(rows: list[RowResult]) -> str:
     return "\n".join([*lines, "", " ".join([legend, *notes])])
 
 
+def _options(rows: list[OptionResult]) -> str:
+    """The first column of figures is the one that is promised, the others are what it comes to."""
+    titles = " | ".join(f"`{setting.title}`: CPU per batch | batches per second" for setting in SETTINGS)
+    lines = [f"| with it, over without it, 2 workers | {titles} |", f"|---|{2 * len(SETTINGS) * '---:|'}"]
+    for row in rows:
+        pairs = ((row.cpu_ratio(setting.name), row.rate_ratio(setting.name)) for setting in SETTINGS)
+        cells = " | ".join(f"{cpu:.2f} | {rate:.2f}" for cpu, rate in pairs)
+        lines.append(f"| {row.workload.title} | {cells} |")
+    noise = max(row.noise for row in rows)
+    legend = "CPU time is that of all processes together, user and system."
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{legend} The same loader, measured twice, differed by up to {noise:.0%} in batches per second.",
+        ]
+    )
+
+
 def _startup(report: Report) -> str:
-    lines = ["| first batch, seconds | workers | torch | holdfast | ratio | floor |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| first batch, seconds | workers | torch | holdfast | ratio | floor | next epoch: torch | holdfast | ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
     for case in report.startup:
         times = f"{case.time_s('torch'):.2f} | {case.time_s('holdfast'):.2f}"
         floor = "" if case.floor is None else f"{case.floor:.2f}"
-        lines.append(f"| {case.method} | {case.workers} | {times} | {case.ratio:.2f} | {floor} |")
+        later = f"{case.later_time_s('torch'):.2f} | {case.later_time_s('holdfast'):.2f} | {case.later_ratio:.2f}"
+        lines.append(f"| {case.method} | {case.workers} | {times} | {case.ratio:.2f} | {floor} | {later} |")
     legend = "The floor is one new interpreter that imports torch, over torch's first batch."
     return "\n".join([*lines, "", legend])
 

@@ -12,17 +12,19 @@ from typing import Any
 from .machine import Machine
 from .measure import RowResult
 from .memory import TARGET, MemoryResult
+from .option_costs import CPU_TARGET, SETTINGS, OptionResult
 from .startup import StartupResult
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One figure against its limit: a ratio to torch's loader, at least or at most."""
+    """One figure against its limit: a ratio to torch's loader or to another figure of ours, at least or at most."""
 
     what: str
     value: float
     limit: float
     at_least: bool
+    to: str = "torch's"
 
     @property
     def met(self) -> bool:
@@ -32,7 +34,7 @@ class Target:
     def __str__(self) -> str:
         """Return figure and limit in one line."""
         bound = "at least" if self.at_least else "at most"
-        return f"{self.what}: {self.value:.2f}x torch's, target {bound} {self.limit:g}x"
+        return f"{self.what}: {self.value:.2f}x {self.to}, target {bound} {self.limit:.3g}x"
 
 
 @dataclass(slots=True)
@@ -42,13 +44,19 @@ class Report:
     machine: Machine
     rounds: int
     rows: list[RowResult] = field(default_factory=list)
+    options: list[OptionResult] = field(default_factory=list)
     startup: list[StartupResult] = field(default_factory=list)
     memory: list[MemoryResult] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     def targets(self) -> list[Target]:
         """Return every target of what was measured."""
-        return [*self._row_targets(), *map(startup_target, self.startup), *map(memory_target, self.memory)]
+        return [
+            *self._row_targets(),
+            *self._option_targets(),
+            *map(startup_target, self.startup),
+            *map(memory_target, self.memory),
+        ]
 
     def missed(self) -> list[Target]:
         """Return the targets that were missed."""
@@ -59,11 +67,30 @@ class Report:
             for workers in row.worker_counts():
                 yield row_target(row, workers)
 
+    def _option_targets(self) -> Iterator[Target]:
+        for row in self.options:
+            for setting in SETTINGS:
+                if setting.has_target:
+                    yield option_cpu_target(row, setting.name)
+                    yield option_rate_target(row, setting.name)
+
 
 def row_target(row: RowResult, workers: int) -> Target:
     """Return the throughput target of a row with so many workers."""
     what = f"{row.workload.name}, {workers} workers, batches per second"
     return Target(what, row.ratio(workers), row.workload.target(workers), at_least=True)
+
+
+def option_cpu_target(row: OptionResult, setting: str) -> Target:
+    """Return the target of the CPU time per batch that a row takes with a setting."""
+    what = f"{row.workload.name} with {setting}, CPU time per batch"
+    return Target(what, row.cpu_ratio(setting), CPU_TARGET, at_least=False, to="the time without it")
+
+
+def option_rate_target(row: OptionResult, setting: str) -> Target:
+    """Return the target of a row's throughput with a setting: no lower, beyond the noise of this run."""
+    what = f"{row.workload.name} with {setting}, batches per second"
+    return Target(what, row.rate_ratio(setting), row.least_rate_ratio, at_least=True, to="the rate without it")
 
 
 def startup_target(case: StartupResult) -> Target:
@@ -82,11 +109,17 @@ def as_json(report: Report) -> dict[str, Any]:
         "machine": asdict(report.machine),
         "rounds": report.rounds,
         "rows": [_row_as_json(row) for row in report.rows],
+        "options": [_option_as_json(row) for row in report.options],
         "startup": [asdict(case) for case in report.startup],
         "memory": [asdict(case) for case in report.memory],
         "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
         "broken": report.broken,
     }
+
+
+def _option_as_json(row: OptionResult) -> dict[str, Any]:
+    passes = {name: [{**asdict(one), "rate": one.rate} for one in measured] for name, measured in row.passes.items()}
+    return {"name": row.workload.name, "noise": row.noise, "settings": passes}
 
 
 def _row_as_json(row: RowResult) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """First batch: how long `iter(loader)` and the first `next()` take in a fresh process, by start method and workers.
 
+The same is taken in the next epoch of that process: under spawn and forkserver, what is imported once need not be
+imported again. It has no target.
+
 Beside spawn and forkserver stands the floor: one new interpreter that imports torch. No worker that is not a fork of
 the main process can be there sooner, and torch's loader needs as much for its workers together where cores are free.
 
@@ -31,6 +34,8 @@ class StartupResult:
     method: str
     workers: int
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LOADERS})
+    later_seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LOADERS})
+    """The first batch of the second epoch, in the same process."""
     import_seconds: list[float] = field(default_factory=list)
 
     @property
@@ -53,8 +58,21 @@ class StartupResult:
     @property
     def ratio(self) -> float:
         """Ours over torch's: median over rounds of ratios within a round."""
-        pairs = zip(self.seconds["holdfast"], self.seconds["torch"], strict=True)
-        return median(ours / stock for ours, stock in pairs)
+        return _ratio(self.seconds)
+
+    def later_time_s(self, loader: str) -> float:
+        """Return the median time of a loader in the second epoch."""
+        return median(self.later_seconds[loader])
+
+    @property
+    def later_ratio(self) -> float:
+        """Ours over torch's in the second epoch: median over rounds of ratios within a round."""
+        return _ratio(self.later_seconds)
+
+
+def _ratio(seconds: dict[str, list[float]]) -> float:
+    pairs = zip(seconds["holdfast"], seconds["torch"], strict=True)
+    return median(ours / stock for ours, stock in pairs)
 
 
 def measure_startup(
@@ -82,8 +100,9 @@ def time_of_import() -> float:
 def _measure_pair(case: StartupResult, number: int, rounds: int, tick: Callable[[str], None]) -> None:
     for name in LOADERS if number % 2 == 0 else reversed(LOADERS):
         tick(f"first batch, round {number + 1} of {rounds}: {name} {case.method} {case.workers}")
-        time_s = run_probe("first_batch", name, case.method, str(case.workers))["first_batch_s"]
-        case.seconds[name].append(time_s)
+        times = run_probe("first_batch", name, case.method, str(case.workers))
+        case.seconds[name].append(times["first_batch_s"])
+        case.later_seconds[name].append(times["later_batch_s"])
     if case.method != "fork":
         tick(f"first batch, round {number + 1} of {rounds}: import torch alone")
         case.import_seconds.append(time_of_import())

@@ -5,6 +5,8 @@ Runs in: main.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +14,16 @@ from rich.text import Text
 from .loaders import LOADERS
 from .measure import RowResult
 from .memory import MemoryResult
-from .report import Report, Target, memory_target, row_target, startup_target
+from .option_costs import SETTINGS, WITHOUT, OptionResult, Setting, cpu_ms, rate
+from .report import (
+    Report,
+    Target,
+    memory_target,
+    option_cpu_target,
+    option_rate_target,
+    row_target,
+    startup_target,
+)
 from .startup import StartupResult
 
 MIB = 2**20
@@ -36,6 +47,11 @@ def print_report(console: Console, report: Report) -> None:
             console.print(f"[bold]{row.workload.name}[/bold] {row.workload.title}{note}", highlight=False)
         _warn_of_neighbours(console, report.rows)
         console.print(cpu_table(report.rows))
+    if report.options:
+        console.print(options_table(report.options))
+        for setting in SETTINGS:
+            console.print(f"[bold]{setting.name}[/bold] {setting.title}", highlight=False)
+        _warn_of_neighbours(console, report.options)
     if report.startup:
         console.print(startup_table(report.startup))
     if report.memory:
@@ -43,7 +59,7 @@ def print_report(console: Console, report: Report) -> None:
     _print_outcome(console, report)
 
 
-def _warn_of_neighbours(console: Console, rows: list[RowResult]) -> None:
+def _warn_of_neighbours(console: Console, rows: Sequence[RowResult | OptionResult]) -> None:
     """Say which rows were measured beside other work: their figures are not to be trusted."""
     for row in rows:
         if row.others_cores() > NOISE_CORES:
@@ -109,17 +125,61 @@ def _cpu_cells(row: RowResult, workers: int) -> list[str]:
     return [str(workers), f"{stock:.2f}", f"{ours:.2f}", f"{ours / stock:.2f}", *(f"{value:.0f}" for value in main)]
 
 
+def options_table(rows: list[OptionResult]) -> Table:
+    """What our options cost, one line per row and setting."""
+    table = Table(title="Our loader with an option over the same without it, 2 workers")
+    for title in ("work", "option"):
+        table.add_column(title, no_wrap=True)
+    for title in (
+        "CPU ms",
+        "with it",
+        "ratio",
+        "most",
+        "",
+        "µs/sample",
+        "batches/s",
+        "with it",
+        "ratio",
+        "least",
+        "",
+    ):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        for setting in SETTINGS:
+            table.add_row(row.workload.name, setting.name, *_option_cells(row, setting))
+        table.add_section()
+    return table
+
+
+def _option_cells(row: OptionResult, setting: Setting) -> list[str]:
+    cpu, fast = option_cpu_target(row, setting.name), option_rate_target(row, setting.name)
+    return [
+        *(f"{row.median(name, cpu_ms):.3f}" for name in (WITHOUT, setting.name)),
+        *_against(cpu, setting.has_target),
+        f"{row.sample_us(setting.name):+.2f}",
+        *(number(row.median(name, rate)) for name in (WITHOUT, setting.name)),
+        *_against(fast, setting.has_target),
+    ]
+
+
+def _against(target: Target, counts: bool) -> tuple[str, str, str]:
+    """Return the figure, its limit and whether it was met; the figure alone where there is no target."""
+    return f"{target.value:.2f}", f"{target.limit:.2f}" if counts else "", mark(target) if counts else ""
+
+
 def startup_table(cases: list[StartupResult]) -> Table:
     """First batch, one line per start method and number of workers."""
     table = Table(title="First batch in a fresh process, seconds")
-    for title in ("method", "workers", "torch", "holdfast", "ratio", "target at most", "", "floor (import torch)"):
+    titles = ("method", "workers", "torch", "holdfast", "ratio", "target at most", "", "floor (import torch)")
+    for title in (*titles, "next epoch: torch", "holdfast", "ratio"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for case in cases:
         target = startup_target(case)
         times = [f"{case.time_s(name):.3f}" for name in LOADERS]
         floor = "" if case.floor is None else f"{case.floor:.2f}"
         figures = [f"{target.value:.2f}", f"{target.limit:g}", mark(target), floor]
-        table.add_row(case.method, str(case.workers), *times, *figures)
+        later = [*(f"{case.later_time_s(name):.3f}" for name in LOADERS), f"{case.later_ratio:.2f}"]
+        table.add_row(case.method, str(case.workers), *times, *figures, *later)
     return table
 
 

@@ -19,7 +19,7 @@ class Incident:
     """What happened, where, and what was done. Fields that do not apply are None."""
 
     cause: str
-    """In a few words: "was killed by SIGSEGV", "raised ValueError", "hung"."""
+    """In a few words: "was killed by SIGSEGV", "hung", "ValueError: bad header"."""
     done: str
     """What holdfast did: "restarted", "retried", "skipped", "replaced by 7", "raised"."""
     worker_id: int | None = None
@@ -29,16 +29,18 @@ class Incident:
     epoch: int | None = None
     batch: int | None = None
     attempt: int | None = None
+    """Which one at this sample, or at this batch where no sample is to blame."""
     evidence: str = ""
     """What was seen, such as a traceback or the stacks of a process that hung."""
     time: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
-        who = "" if self.worker_id is None else f"worker {self.worker_id} "
+        who = "" if self.worker_id is None else f"worker {self.worker_id}"
         where = "" if self.phase is None else f" while {self.phase}"
         what = "" if self.sample_index is None else f" sample {self.sample_index!r}"
         batch = "" if self.batch is None else f" (epoch {self.epoch}, batch {self.batch})"
-        return f"{who}{self.cause}{where}{what}{batch}: {self.done}"
+        between = "" if not who else " " if self.cause[:1].islower() else ": "
+        return f"{who}{between}{self.cause}{where}{what}{batch}: {self.done}"
 
 
 class Incidents(Sequence[Incident]):
@@ -55,7 +57,7 @@ class Incidents(Sequence[Incident]):
 
     def add(self, incident: Incident) -> None:
         self.total += 1
-        self.counts[incident.cause] += 1
+        self.counts[incident.cause.split(":")[0]] += 1  # without the words of an exception, which may all differ
         if len(self._first) < _KEPT_AT_EACH_END:
             self._first.append(incident)
         else:

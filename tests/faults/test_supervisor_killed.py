@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -107,3 +108,32 @@ def test_persistent_workers_survive_their_supervisors_death_between_epochs() -> 
             iterator = iter(loader)
             check_to_the_end(iterator, 0)
             os.kill(supervisor_of(iterator), signal.SIGKILL)
+
+
+class _DiesStartingOnce:
+    """A worker_init_fn: the worker that finds `marker` exits, and takes it away."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __call__(self, worker_id: int) -> None:
+        if self.marker.exists():
+            self.marker.unlink()
+            os._exit(1)
+
+
+def test_a_new_supervisor_knows_that_workers_were_ready_before(tmp_path: Path) -> None:
+    """A worker that dies as it starts is started again if one was ready before, under whichever supervisor.
+
+    Found by `make chaos`: the second supervisor of an iterator took such a death for a broken init function.
+    """
+    dies_once = _DiesStartingOnce(tmp_path / "marker")
+    with DataLoader(Numbers(BATCHES * BATCH_SIZE), BATCH_SIZE, num_workers=1, worker_init_fn=dies_once) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        dies_once.marker.touch()
+        supervisor = supervisor_of(iterator)
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until_ended([supervisor])
+        check_to_the_end(iterator, 1)
+        assert not dies_once.marker.exists()

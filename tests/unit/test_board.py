@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.workers.board import LIFE, PHASE, POSITION, SPAN, UNIT, Board, Doing, Phase
+from holdfast.workers.board import ATTEMPT, LIFE, PHASE, POSITION, SPAN, UNIT, Board, Doing, Phase
 
 
 def test_a_new_board_knows_nothing() -> None:
     """No tick, every worker before its start."""
     board = Board.create(3)
     assert board.ticks() == 0
-    assert [board.doing(k) for k in range(3)] == [Doing(Phase.STARTING, 0, 0, 0, 0)] * 3
+    assert [board.doing(k) for k in range(3)] == [Doing(Phase.STARTING, 0, 0, 0, 0, 0)] * 3
     board.close()
 
 
@@ -27,7 +27,7 @@ def test_a_reset_row_has_no_unit() -> None:
     row[PHASE], row[UNIT], row[POSITION] = Phase.SEND, 7, 3
     board.reset(1, life=5)
     assert board.doing(1) == Doing(Phase.STARTING, -1, -1, 5, 1)
-    assert board.doing(0) == Doing(Phase.STARTING, 0, 0, 0, 0)
+    assert board.doing(0) == Doing(Phase.STARTING, 0, 0, 0, 0, 0)
     board.close()
 
 
@@ -36,15 +36,15 @@ cells = st.integers(-(2**63), 2**63 - 1)
 
 @given(
     num_workers=st.integers(1, 200),
-    writes=st.lists(st.tuples(st.integers(0, 199), st.builds(Doing, st.sampled_from(Phase), *[cells] * 4))),
+    writes=st.lists(st.tuples(st.integers(0, 199), st.builds(Doing, st.sampled_from(Phase), *[cells] * 5))),
 )
 def test_rows_do_not_touch_each_other(num_workers: int, writes: list[tuple[int, Doing]]) -> None:
     """What one worker writes is in its own row, and the supervisor's tick is in none."""
     board = Board.create(num_workers)
-    expected = dict.fromkeys(range(num_workers), Doing(Phase.STARTING, 0, 0, 0, 0))
+    expected = dict.fromkeys(range(num_workers), Doing(Phase.STARTING, 0, 0, 0, 0, 0))
     for number, doing in writes:
         row = board.row(number % num_workers)
-        row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = doing
+        row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN], row[ATTEMPT] = doing
         expected[number % num_workers] = doing
         board.tick()
     assert {worker_id: board.doing(worker_id) for worker_id in range(num_workers)} == expected

@@ -14,6 +14,8 @@ from holdfast.workers import messages
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
 from holdfast.workers.messages import (
+    Aside,
+    BadSample,
     Epoch,
     Exited,
     Kind,
@@ -85,6 +87,24 @@ def test_a_progress_arrives_as_it_was_sent() -> None:
     """With the epoch it is of."""
     progress = Progress({"torch": b"1"}, {"numpy": b"2"}, 3, 24, b"state", 2, 8, (1,))
     assert messages.unpack_progress(messages.pack_progress(Epoch(None, 7), progress)) == (Epoch(None, 7), progress)
+
+
+def test_asides_arrive_as_they_were_said() -> None:
+    """With what went wrong on the way; also read straight out of a slot."""
+    bad = BadSample(3, 2, (b"whole", "builtins", "ValueError", None, b"", b"", b"", "text", "where"), False)
+    sent = Aside({"torch": b"1"}, {"numpy": b"2"}, 3, 24, b"state", (tuple(bad),))
+    got = messages.unpack_aside(memoryview(messages.pack_aside(sent)))
+    assert got == sent
+    assert BadSample(*got.bad[0]) == bad
+
+
+@pytest.mark.parametrize(
+    ("places", "position", "place"),
+    [((0,), 0, 0), ((0,), 3, 3), ((40,), 2, 42), ((40, 43, 47), 1, 43), ((7, 7), 1, 7)],
+)
+def test_places_are_given_for_each_sample_or_for_the_first(places: tuple[int, ...], position: int, place: int) -> None:
+    """As long as they follow each other, the first is enough."""
+    assert messages.place_of(places, position) == place
 
 
 @pytest.mark.parametrize(

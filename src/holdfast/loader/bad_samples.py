@@ -19,7 +19,7 @@ from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.units import UnitState
 
-_HISTORY = 256  # units whose samples may stand for bad ones
+_HISTORY = 256  # units before one whose samples may stand for its bad ones
 _MAX_SUBSTITUTES = 16  # tried for one place
 
 
@@ -42,9 +42,10 @@ class BadSample(NamedTuple):
 class BadSamples:
     """The bad samples of one iterator."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, ahead: int = 0) -> None:
+        """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
-        self._history: deque[tuple[int, list[Any]]] = deque(maxlen=_HISTORY)
+        self._history: deque[tuple[int, UnitState]] = deque(maxlen=_HISTORY + 1 + ahead)  # as the sampler gave them
         self.begin_epoch(0, 0, None)
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
@@ -62,7 +63,7 @@ class BadSamples:
         if self._ledger.policy.on_error == "raise":
             return Fate.AGAIN
         if self._ledger.policy.on_error == "replace":
-            self._history.append((state.places[0], state.listed))
+            self._history.append((state.places[0], UnitState(state.payload, is_list=state.is_list)))
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
@@ -111,10 +112,13 @@ class BadSamples:
 
     def _replace(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
         listed = state.listed
+        if not state.sampled:
+            state.sampled = tuple(listed)
         places = [state.place(k) for k in range(len(listed))]
         given_up = [listed[sample.position] for sample in bad]
+        state.given_up.extend(given_up)
         for sample in bad:
-            substitute = self._substitute(listed, given_up, places[0], places[sample.position])
+            substitute = self._substitute(state, places[0], places[sample.position])
             if substitute is substitutes.NONE_LEFT:
                 return Fate.RAISE
             listed[sample.position] = substitute
@@ -123,18 +127,23 @@ class BadSamples:
         state.change(listed, places)
         return Fate.AGAIN
 
-    def _substitute(self, own: list[Any], given_up: list[Any], first: int, place: int) -> Any:
-        """Another sample of the batch, or of those before it; in the first batches, of those after it."""
+    def _substitute(self, state: UnitState, first: int, place: int) -> Any:
+        """Another sample of the batch, or of those before it; in the first batches, of those after it.
+
+        Of the batch as the sampler gave it: what stands in it by now depends on the order in which bad ones were found.
+        """
         number = self._substitutes[place] = self._substitutes.get(place, 0) + 1
         if number > _MAX_SUBSTITUTES:
             return substitutes.NONE_LEFT
-        earlier = [index for start, indices in self._history if start < first for index in indices]
-        later = [index for start, indices in self._history if start > first for index in indices]
+        # As many as there were when the unit was sent, whatever was sent since: that is a matter of timing.
+        before = [unit for start, unit in self._history if start < first][-_HISTORY:]
+        earlier = [index for unit in before for index in unit.listed]
+        later = [index for start, unit in self._history if start > first for index in unit.listed]
 
         def is_bad(index: Any) -> bool:
-            return index in self._ledger.known or index in given_up
+            return index in self._ledger.known or any(_are_equal(index, other) for other in state.given_up)
 
-        return substitutes.choose((own, earlier, later), is_bad, self._seed, place)
+        return substitutes.choose((state.sampled, earlier, later), is_bad, self._seed, place)
 
     def _note_replaced(self, batch: int, index: Any, sample: BadSample, place: int, substitute: Any) -> None:
         """One entry for each place, whatever was tried in it: how many were depends on what is known by then."""
@@ -150,3 +159,10 @@ class BadSamples:
         self._ledger.pass_over(SkippedSample(index, sample.reason, replaced_by, self.epoch, batch), sample.blame)
         self._skipped += 1
         self._ledger.check_number(self._skipped, self._samples)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one is other or one == other)
+    except Exception:
+        return False  # arrays, as indices of whole batches, do not say

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import torch.utils.data
 from torch.utils.data import Dataset, Sampler
+from torch.utils.data.dataloader import _DatasetKind
 
 from holdfast import options
 from holdfast.errors import HoldfastWarning
@@ -82,7 +83,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         policy = Policy(on_error, max_retries, retry_on, max_skipped, max_restarts, sample_timeout, skipped_file, rng)
         if not self._disabled:
             backends.check_name(backend)
-            policy.check_length(dataset)
             if num_workers == 0:
                 policy.check_without_workers()
         self.on_error, self.max_retries, self.retry_on = on_error, max_retries, retry_on
@@ -111,6 +111,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if not self._disabled:
+            is_iterable = self._dataset_kind == _DatasetKind.Iterable
+            policy.check_length(dataset if is_iterable else self.sampler)
         self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)
 
     @property

@@ -10,13 +10,13 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import functools
 import os
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -26,23 +26,23 @@ from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
 from holdfast.errors import TooManySkipped, WorkerError
-from holdfast.incident import Incident
-from holdfast.loader import losses
+from holdfast.loader.at_exit import end_at_exit
 from holdfast.loader.bad_samples import BadSamples, Fate
+from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
-from holdfast.loader.units import DescriptorsRanOut, Units, UnitState, dump_indices
+from holdfast.loader.supply import Supply
+from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
-from holdfast.workers import messages
-from holdfast.workers.backend import BackendFactory, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
-from holdfast.workers.messages import BadSample, Epoch, Kind
+from holdfast.workers.messages import Epoch, Kind
 from holdfast.workers.rng import mix
 
 _GRACE_S = 3.0  # for workers to finish what they have in hand when the iterator is closed
@@ -67,15 +67,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._ledger: Ledger = loader._ledger
         self._policy = self._ledger.policy
         self._ledger.take_seed(int(self._base_seed))
-        self._bad = BadSamples(self._ledger)
+        self._bad = BadSamples(self._ledger, ahead=self._num_workers * self._prefetch_factor)
         self._begin_epoch()
         self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
         self._broken: BaseException | None = None
-        self._sampler_ended = False
         self._finished = False  # the epoch was delivered to its end
         self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
         self._is_clean = True  # the last call of next() ended as it should
-        self._was_interrupted = False
+        self._handling: Event | None = None
+        self._refuge: Refuge | None = None
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
         self._schedule = self._new_schedule(first_unit=0)
@@ -84,7 +84,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._units = Units(self._pool, self._backend)
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._rescue = Rescue(
             self._ledger,
             self._units,
@@ -94,7 +94,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             is_iterable=self._is_iterable,
         )
         self._shutdown = False
-        _end_at_exit(self)
+        end_at_exit(self)
         try:
             self._backend.start()
             # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
@@ -132,7 +132,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _begin_epoch(self) -> None:
         self._ledger.epoch += 1
-        self._position = 0
         self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, self._count_samples())
 
     def _count_samples(self) -> int | None:
@@ -167,46 +166,39 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._units.give_up_finished()
         self._due, self._is_clean = None, True
         self._lost_streams.clear()
-        self._sampler_ended = False
         self._finished = False
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
         self._begin_epoch()
-        self._progress.begin_epoch(self._epoch())
+        self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._backend.resume(self._epoch())
         self._prefetch()
 
     # -- giving out work -------------------------------------------------------------------------------------------
 
     def _prefetch(self) -> None:
+        self._supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
         for k in range(self._schedule.capacity):
             self._try(functools.partial(self._assign_next, is_first=k == 0))
 
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
-        if self._sampler_ended:
-            return
         error: BaseException | None = None
-        state = UnitState(b"", places=(self._position,))
+        state: UnitState | None = UnitState(b"")
         try:
-            indices = next(self._sampler_iter)
-            state.payload = dump_indices(indices)
-            state.is_list = self._auto_collation or isinstance(indices, list)
-            self._position += len(indices) if state.is_list else 1
-        except StopIteration:
-            self._sampler_ended = True
-            return
+            state = self._supply.peek()
         except Exception as raised:
-            if is_first:
+            if is_first or came_from_handler(raised):
                 raise
             # Delivered at its own place: the batches before it are good and are not lost.
             error = raised
-        assigned = self._schedule.assign()
-        if assigned is None:
+        assigned = self._schedule.assign() if state is not None else None
+        if state is None or assigned is None:
             return
         unit, worker_id = assigned
         state.worker_id = worker_id
         self._units.add(unit, state)
+        self._supply.taken()
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
@@ -239,7 +231,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
-        self._mend()
+        if self._is_clean and self._refuge is None:
+            return self._advance()
+        if self._refuge is None:
+            self._refuge = Refuge()
+        return self._refuge.call(self._mend_and_advance)
+
+    def _advance(self) -> Any:
+        """To the next batch, or exception, or the end."""
+        self._is_clean = False
         while True:
             self._check_usable()
             if self._due is not None and not self._due[1].is_void:
@@ -259,41 +259,45 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 self._book_due()
                 self._try(self._assign_next)
 
-    # -- interrupts: a signal handler of the user's may raise at any instruction above and below ----------------------
-
-    def _mend(self) -> None:
-        """After a call of `next()` that was left by an exception from outside: put the books in order."""
-        was_clean, self._is_clean = self._is_clean, False
-        if was_clean:
-            return
-        self._was_interrupted = True
-        if self._due is not None:
-            self._book_due()
-        for _ in range(self._schedule.capacity - self._schedule.under_way):
-            self._assign_next()
-        if self._schedule.next_step() is Step.WAIT and self._backend.is_idle():
-            self._find_what_was_lost()
-
     def _book_due(self) -> None:
         assert self._due is not None
         self._schedule.delivered(self._due[0])
         self._units.forget(self._due[0])
 
-    def _find_what_was_lost(self) -> None:
-        """No worker has anything to do, and yet we wait: an interrupt swallowed a message on its way."""
+    # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
+
+    def _mend_and_advance(self) -> Any:
+        """In the refuge: what was cut short is put in order, once; then as ever."""
+        if not self._is_clean and not self._shutdown:
+            try:
+                self._mend()
+            except WorkerError as error:
+                self.give_up(error)
+        return self._advance()
+
+    def _mend(self) -> None:
+        """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
+        if self._due is not None:
+            self._book_due()
+        self._supply.mend(iter(self._index_sampler) if self._is_iterable else None)
+        self._backend.start_over("a signal handler raised inside next()")
+        events = self._backend.wait(0.0)
+        if events and events[0] is self._handling:
+            events.popleft()  # half done: the unit is finished, or it is asked for again
+        self._take_in_all(events)
         for unit in self._schedule.expected():
-            if not self._schedule.is_active(self._schedule.worker_of(unit)):
-                continue  # its stream was given up in this very loop
-            if unit not in self._units:
-                self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
-                self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
-            elif self._is_iterable and not self._units[unit].is_unsent:
-                worker_id = self._units[unit].worker_id
-                elements = self._progress.elements(worker_id)
-                reason = "a signal handler raised inside next()"
-                self.lose_stream(worker_id, losses.stream_lost(worker_id, reason, elements))
-            else:
-                self.issue(unit)
+            self._mend_unit(unit)
+        for _ in range(self._schedule.capacity - self._schedule.under_way):
+            self._try(self._assign_next)
+
+    def _mend_unit(self, unit: int) -> None:
+        if unit not in self._units:
+            self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
+            self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
+        elif self._units[unit].is_finished:
+            self._schedule.arrived(unit)
+        elif self._units[unit].slot is None:
+            self.issue(unit)
 
     def _check_usable(self) -> None:
         if self._broken is None and not self._finished and not self._shutdown:
@@ -309,9 +313,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _hand_over(self) -> Any:
         """Give the unit that is due to the user: a batch, or the exception it became."""
         assert self._due is not None
-        state, self._due = self._due[1], None
-        self._is_clean = True  # what is raised from here on is the batch's own
+        state = self._due[1]
         if state.result is None:
+            self._due, self._is_clean = None, True
             error, state.error = state.error, None
             assert error is not None
             try:
@@ -320,11 +324,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 del error  # its traceback holds this frame, and this frame the iterator
         try:
             value = layout.decode(state.result.layout, state.areas, self._pool)
-        finally:
-            self._let_go(state)
+        except BaseException as error:
+            if not came_from_handler(error):  # else it stays due
+                self._let_go(state)
+            raise
+        self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
-            self._note_raised(failure, state)
+            self._rescue.note_failure(state.result.unit, state, failure)
             raise _no_stop_iteration(rebuild(failure))
         return self._pinned(value) if self._pin_memory else value
 
@@ -332,7 +339,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         return torch_pin.pin_memory(value, self._pin_memory_device)  # type: ignore[no-untyped-call]
 
     def _let_go(self, state: UnitState) -> None:
-        """The slots of a delivered unit live as long as their views."""
+        """The unit that was due is the user's now. Its slots live as long as their views."""
+        self._due, self._is_clean = None, True
         for slot in state.areas:
             self._pool.delivered(slot)
 
@@ -346,8 +354,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 if time.monotonic() >= deadline:
                     self._is_clean = True
                     raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
-                if self._was_interrupted and self._backend.is_idle():
-                    self._find_what_was_lost()
+                if self._refuge is not None and self._refuge.is_ending:
+                    self.give_up(RuntimeError("this iterator was closed while next() was waiting"))
                     return
         except WorkerError as error:
             self.give_up(error)
@@ -355,13 +363,17 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         finally:
             self._is_waiting = False
             self._counters.waited_s += time.monotonic() - began
+        self._take_in_all(events)
+
+    def _take_in_all(self, events: deque[Event]) -> None:
         while events:
-            event = events[0]
+            event = self._handling = events[0]
             self._try(self._take_in, event)
             if events and events[0] is event:  # (a shutdown has emptied the deque)
-                events.popleft()  # not before it is booked: an interrupt must not lose it
+                events.popleft()
+        self._handling = None
 
-    def _take_in(self, event: UnitDone | WorkerLost | SupervisorLost) -> None:
+    def _take_in(self, event: Event) -> None:
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
@@ -387,7 +399,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self.fail(unit, error)
             return
         self._ledger.has_been_ready = True
-        aside = self._read_aside(done, state)
+        bad = self._rescue.heard(done, state)
         if state is None:
             return
         if done.result.kind == Kind.END:
@@ -395,55 +407,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         elif not self._schedule.expects(unit):
             self._units.give_up(unit)
         elif done.result.kind == Kind.BAD_SAMPLES:
-            self._rescue.bad_samples(unit, done.worker_id, aside)
+            self._rescue.bad_samples(unit, done.worker_id, bad)
         elif done.result.kind == Kind.BAD_BATCH:
-            self._rescue.bad_batch(unit, done.worker_id, self._decode_failure(state))
+            failure = Failure(*layout.decode(done.result.layout, state.areas, self._pool))
+            self._rescue.bad_batch(unit, done.worker_id, failure)
         else:
-            if aside:
-                self._rescue.took_out(unit, done.worker_id, aside)
+            if bad:
+                self._rescue.took_out(unit, done.worker_id, bad)
             self._pool.saw_batch(sum(done.result.used))
             self._schedule.arrived(unit)
-
-    def _read_aside(self, done: UnitDone, state: UnitState | None) -> list[BadSample]:
-        """Book what the worker said of its progress; returns the samples that gave it trouble."""
-        said = done.result.aside
-        if not said:
-            return []
-        if not isinstance(said, bytes):
-            if state is None:
-                return []
-            area, offset, nbytes = said
-            said = bytes(state.areas[area].peek(offset, nbytes))
-        aside = messages.unpack_aside(said)
-        self._progress.heard(done.worker_id, aside, is_of_this_epoch=done.result.unit >= self._first_unit)
-        return [BadSample(*bad) for bad in aside.bad]
-
-    def _decode_failure(self, state: UnitState) -> Failure:
-        assert state.result is not None
-        return Failure(*layout.decode(state.result.layout, state.areas, self._pool))
-
-    def _note_raised(self, failure: Failure, state: UnitState) -> None:
-        assert state.result is not None
-        batch = self.batch_number(state.result.unit)
-        self._ledger.note(
-            Incident(
-                losses.raised(failure),
-                "raised",
-                state.worker_id,
-                phase=losses.doing(failure.phase),
-                sample_index=self._index_of(failure, state),
-                epoch=self._bad.epoch,
-                batch=batch,
-                attempt=state.attempt,
-                evidence=failure.traceback,
-            )
-        )
-
-    def _index_of(self, failure: Failure, state: UnitState) -> Any:
-        """The sample that raised, where one did."""
-        if failure.position < 0:
-            return None
-        return (state.worker_id, failure.position) if self._is_iterable else state.listed[failure.position]
 
     def _stream_exhausted(self, unit: int) -> None:
         """A worker's iterable has no more. It leaves what it was given beyond that untouched: those slots are free."""
@@ -479,6 +451,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             self._units.send(unit)
         except Exception as error:
+            if came_from_handler(error):
+                raise
             self.fail(unit, error)
 
     def fail(self, unit: int, error: BaseException) -> None:
@@ -525,6 +499,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
             return
         self._shutdown = True
+        if self._refuge is not None:
+            self._refuge.end()
         self._count_new_interpreters()
         try:
             self._backend.stop(grace_s)
@@ -560,21 +536,3 @@ def _no_stop_iteration(error: BaseException) -> BaseException:
     for note in getattr(error, "__notes__", ()):
         replacement.add_note(note)
     return replacement
-
-
-_alive: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
-
-
-def _end_at_exit(iterator: LoaderIterator) -> None:
-    """Have an iterator that lives until the interpreter ends closed before modules are torn down."""
-    if not _alive:
-        atexit.unregister(_end_all)
-        atexit.register(_end_all)
-    _alive.add(iterator)
-
-
-def _end_all() -> None:
-    for iterator in list(_alive):
-        # One that a daemon thread waits in is left alone: its workers go with this process.
-        if not iterator._is_waiting:
-            iterator._shutdown_workers(grace_s=0.0)  # as torch: at exit, workers are not waited for

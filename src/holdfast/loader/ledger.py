@@ -6,10 +6,11 @@ Runs in: main process.
 from __future__ import annotations
 
 import logging
+import warnings
 from enum import Enum
 from typing import Any
 
-from holdfast.errors import TooManySkipped
+from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.incident import Incident, Incidents
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
@@ -64,7 +65,14 @@ class Ledger:
             return
         is_new = self.known.add(index, reason)
         if is_new and blame is Blame.ITSELF and self._file is not None:
-            self._file.append(index, reason)
+            self._write_down(self._file, index, reason)
+
+    def _write_down(self, file: SkippedFile, index: Any, reason: str) -> None:
+        try:
+            file.append(index, reason)
+        except OSError as error:  # the run is worth more than the note
+            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): sample {index!r} is not noted"
+            warnings.warn(message, HoldfastWarning, stacklevel=2)
 
     def check_number(self, skipped: int, epoch_samples: int | None) -> None:
         """Raise if more samples of an epoch were passed over than the user allows."""

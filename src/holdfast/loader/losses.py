@@ -31,7 +31,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> WorkerError:
     """A sample, or a batch, cost the worker's life or took too long, and there will be no further attempt."""
     index, what = _in_hand(lost, indices)
-    others = [other for other in indices if other != index] if index is not None else []
+    others = [] if index is None else [other for k, other in enumerate(indices) if k != lost.doing.position]
     lines = [
         f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {what}",
         f"  where   batch {batch}, attempt {deaths} of {deaths}",
@@ -119,16 +119,21 @@ def doing(phase: int) -> str:
 
 
 def raised(failure: Failure) -> str:
-    """An exception in one line."""
-    last = failure.traceback.rstrip().rsplit("\n", 1)[-1]
-    return last if failure.qualname in last else failure.qualname
+    """An exception in one line: the first of its text, wherever that is among its causes and notes."""
+    names = failure.qualname, f"{failure.module}.{failure.qualname}"
+    for line in reversed(failure.traceback.split("\n")):
+        if line.startswith(names):
+            return line
+    return failure.qualname
 
 
 def _in_hand(lost: WorkerLost, indices: list[Any]) -> tuple[Any, str]:
     phase, position = lost.doing.phase, lost.doing.position
     if phase is Phase.FETCH and 0 <= position < len(indices):
         return indices[position], f"loading sample {indices[position]!r}"
-    return None, f"{_DOING[phase]} the samples {indices!r:.200}"
+    return None, f"{_DOING[phase]} " + (
+        f"the samples {indices!r:.200}" if indices else "a batch of the iterable dataset"
+    )
 
 
 def _indented(text: str) -> str:

@@ -60,10 +60,12 @@ class Policy:
                 "Use num_workers=1 or more, or leave it None"
             )
 
-    def check_length(self, dataset: Any) -> None:
-        if isinstance(self.max_skipped, float) and not hasattr(dataset, "__len__"):
+    def check_length(self, source: Any) -> None:
+        """`source`: what says how many samples an epoch has, the sampler, or an iterable dataset itself."""
+        if isinstance(self.max_skipped, float) and not hasattr(source, "__len__"):
             raise ValueError(
-                f"max_skipped={self.max_skipped} is a share of the epoch, but the dataset has no len(): use a number"
+                f"max_skipped={self.max_skipped} is a share of the epoch, but {type(source).__name__} has no len(): "
+                f"use a number"
             )
 
 

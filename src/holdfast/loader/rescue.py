@@ -20,7 +20,7 @@ from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.recovery import Decision, Where
 from holdfast.loader.units import Units, UnitState
 from holdfast.workers import messages
-from holdfast.workers.backend import SupervisorLost, WorkerLost
+from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.restarts import RestartWindow
@@ -36,7 +36,7 @@ class Deliveries(Protocol):
         """Whether it is to go on in this epoch."""
 
     def batch_number(self, unit: int) -> int:
-        """Which batch of the epoch the unit is."""
+        """Which batch of the epoch the unit is; below 0 if it is of an earlier one, which was left."""
 
     def issue(self, unit: int) -> None:
         """Send it, once more if need be."""
@@ -96,9 +96,7 @@ class Rescue:
 
     def _carry_on(self, worker_id: int) -> None:
         """The new life of a worker takes up the old one's progress, and what it had not finished."""
-        self._progress.restore(worker_id, goes_on=self._deliveries.has_more(worker_id))
-        for unit in self._units.sent_to(worker_id):
-            self._deliveries.issue(unit)
+        self._progress.restore(worker_id, self._deliveries.issue, goes_on=self._deliveries.has_more(worker_id))
 
     def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
         """Decide about the unit in hand. False if nothing can go on."""
@@ -107,14 +105,14 @@ class Rescue:
         deaths = _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
         if decision is Decision.RESTART:
-            self._note(lost, state, "restarted")
+            self._note(lost, state, "restarted", deaths)
             return self._is_within_bounds(lost)
         assert suspect is not None
         assert state is not None
         if decision is Decision.ONE_BY_ONE:
             state.one_by_one = True
         if decision in (Decision.RETRY, Decision.ONE_BY_ONE):
-            self._note(lost, state, "retried")
+            self._note(lost, state, "retried", deaths)
         else:
             self._give_up_on(lost, suspect, state, deaths, decision)
         return True
@@ -132,7 +130,7 @@ class Rescue:
         batch = self._deliveries.batch_number(unit)
         reason = losses.how(lost)
         if self._is_iterable:
-            self._give_up_element(lost, unit, state, decision)
+            self._give_up_element(lost, unit, state, deaths, decision)
             return
         indices = state.listed
         error = losses.given_up(lost, indices, batch, deaths)
@@ -144,28 +142,59 @@ class Rescue:
         self._ledger.note(losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths)))
         self._seal(unit, fate, error)
 
-    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, decision: Decision) -> None:
+    def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
         elements = self._progress.elements(worker_id)
+        if self._deliveries.batch_number(unit) < 0:
+            self._note(lost, state, "skipped")
+            self._give_up_left(worker_id)
+            return
         if decision is Decision.BAD_SAMPLE:
-            self._note(lost, state, "raised")
+            self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
             self._deliveries.lose_stream(worker_id, error)
             return
-        self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped")
+        self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
         self._progress.pass_over_collate(worker_id)
         if self._policy.on_error == "raise":
-            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), 0))
+            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), deaths))
         else:
             places = range(elements, elements + lost.doing.span)
             self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
             self._deliveries.void(unit)
+
+    def _give_up_left(self, worker_id: int) -> None:
+        """Of an epoch that was left early: nobody waits for it, and its iterable goes no further."""
+        for unit in self._units.sent_to(worker_id):
+            if self._deliveries.batch_number(unit) < 0:
+                self._units.give_up(unit)
 
     def _pass_over_elements(self, unit: int, worker_id: int, places: Iterable[int], reason: str) -> None:
         """No batch can be made of these elements of an iterable."""
         for place in places:
             sample = BadSample(place, reason, Blame.NOBODY)
             self._bad.note_element(self._deliveries.batch_number(unit), (worker_id, place), sample)
+
+    # -- what a worker says beside its batches ---------------------------------------------------------------------
+
+    def heard(self, done: UnitDone, state: UnitState | None) -> list[messages.BadSample]:
+        """Book what the worker said of its progress; returns the samples that gave it trouble."""
+        said = done.result.aside
+        if not said:
+            return []
+        if not isinstance(said, bytes):
+            if state is None:
+                return []
+            area, offset, nbytes = said
+            said = bytes(state.areas[area].peek(offset, nbytes))
+        aside = messages.unpack_aside(said)
+        self._progress.heard(done.worker_id, done.result.unit, aside)
+        return [messages.BadSample(*bad) for bad in aside.bad]
+
+    def note_failure(self, unit: int, state: UnitState, failure: Failure) -> None:
+        """A unit is delivered as what it raised."""
+        sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
+        self._note_raised(unit, state.worker_id, sample, "raised", () if self._is_iterable else state.listed)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -235,13 +264,13 @@ class Rescue:
 
     def _at(self, unit: int, attempt: int | None = None) -> dict[str, Any]:
         batch = self._deliveries.batch_number(unit)
-        return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt or self._units[unit].attempt}
+        return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt}
 
-    def _note(self, lost: WorkerLost, state: UnitState | None, done: str) -> None:
+    def _note(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int = 0) -> None:
         indices = None if state is None or self._is_iterable else state.listed
         place = {"epoch": self._bad.epoch}
         if state is not None:
-            place |= self._at(lost.doing.unit)
+            place |= self._at(lost.doing.unit, deaths)
         self._ledger.note(losses.incident(lost, indices, done, **place))
 
     def _note_raised(

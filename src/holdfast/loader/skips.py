@@ -1,8 +1,9 @@
 """The samples that were passed over: what the user reads of them, and the file that remembers them between runs.
 
-The file is JSON lines: a first line that says what it is and of how many samples, then one line per bad sample. A line
-is appended with one write, so that several ranks can share a file; a torn last line, of a machine that went down, is
-passed over when it is read.
+The file is JSON lines: a first line that says what it is and of how many samples, then one line per bad sample. It only
+ever grows, each line by one write, so that several ranks can share a file. A line that was torn, by a machine that went
+down, stays and is passed over; after a torn first line, and where two ranks began the file at once, that line comes
+again.
 
     {"holdfast":"skipped samples","version":1,"dataset_length":64}
     {"index":17,"reason":"ValueError: bad header"}
@@ -13,6 +14,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import json
+import numbers
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -78,19 +80,20 @@ class SkippedFile:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return {}
-        first, *rest = data.split(b"\n")
-        if rest:
+        first, *rest = _from_header_on(data)
+        if not _is_torn_header(first):
             self._check(first)
-        elif not _OURS.startswith(first[: len(_OURS)]):
-            raise self._not_ours()
-        entries = map(_parse, rest[:-1])  # what has no end of line was not written whole
-        return {_index(entry["index"]): str(entry.get("reason", "")) for entry in entries if "index" in entry}
+        entries = map(_entry, rest[:-1])  # what has no end of line was not written whole
+        return {entry[0]: entry[1] for entry in entries if entry is not None}
 
     def append(self, index: Any, reason: str) -> None:
         """Add a line, whole or not at all. An index that JSON cannot say is left out: it could not be read back."""
-        if not isinstance(index, int | str | tuple) or isinstance(index, bool):
+        if not isinstance(index, numbers.Integral | str | tuple) or isinstance(index, bool):
             return
-        line = _line({"index": index, "reason": reason[:_LONGEST_REASON]})
+        try:
+            line = _line({"index": _plain(index), "reason": reason[:_LONGEST_REASON]})
+        except TypeError:
+            return
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             os.write(fd, self._before(fd) + line)
@@ -98,12 +101,13 @@ class SkippedFile:
             os.close(fd)
 
     def _before(self, fd: int) -> bytes:
-        """What must come before the next line: the first line of a new file, the end of one that was torn."""
+        """What must come before the next line: the end of one that was torn, the first line if there is none."""
         size = os.fstat(fd).st_size
-        if b"\n" not in os.pread(fd, _LONGEST_HEADER, 0):
-            os.ftruncate(fd, 0)
-            return _line({"holdfast": _KIND, "version": _VERSION, "dataset_length": self._length})
-        return b"" if os.pread(fd, 1, size - 1) == b"\n" else b"\n"
+        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        before = b"\n" if is_torn else b""
+        if _is_torn_header(_from_header_on(os.pread(fd, _LONGEST_HEADER, 0))[0]):
+            before += _line({"holdfast": _KIND, "version": _VERSION, "dataset_length": self._length})
+        return before
 
     def _check(self, line: bytes) -> None:
         header = _parse(line)
@@ -135,10 +139,36 @@ def _parse(line: bytes) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {}
 
 
+def _from_header_on(data: bytes) -> list[bytes]:
+    """The lines, without torn ones before the first whole one. At least one, though it may be torn or empty."""
+    lines = data.split(b"\n")
+    while len(lines) > 1 and _is_torn_header(lines[0]):
+        del lines[0]
+    return lines
+
+
+def _is_torn_header(line: bytes) -> bool:
+    return _OURS.startswith(line[: len(_OURS)]) and not _parse(line)
+
+
+def _entry(line: bytes) -> tuple[Any, str] | None:
+    entry = _parse(line)
+    try:
+        return _plain(entry["index"]), str(entry.get("reason", ""))
+    except (KeyError, TypeError):
+        return None
+
+
 def _line(entry: dict[str, Any]) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def _index(value: Any) -> Any:
-    """JSON has lists where Python had tuples."""
-    return tuple(map(_index, value)) if isinstance(value, list) else value
+def _plain(index: Any) -> Any:
+    """An index as JSON can say it: numpy's numbers are numbers, and JSON has lists where Python has tuples."""
+    if isinstance(index, tuple | list):
+        return tuple(map(_plain, index))
+    if index is None or isinstance(index, str | float | bool):
+        return index
+    if isinstance(index, numbers.Integral):
+        return int(index)
+    raise TypeError(index)

@@ -17,8 +17,7 @@ import cloudpickle
 
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.fetch import place_of
-from holdfast.workers.messages import Result, SlotRef, Unit
+from holdfast.workers.messages import Result, SlotRef, Unit, place_of
 
 _INLINE = 32 * 1024  # larger lists of indices travel in a slot
 
@@ -35,6 +34,8 @@ class UnitState:
     one_by_one: bool = False
     deaths: Counter[int] = field(default_factory=Counter)  # by place: workers that died loading the sample there
     batch_deaths: int = 0  # workers that died making a batch of them
+    sampled: tuple[Any, ...] = ()  # once samples were replaced: what the sampler gave
+    given_up: list[Any] = field(default_factory=list)  # what it asked for in vain and had replaced
     is_substituted: bool = False  # its samples all stand for others, whose batch was bad
     is_void: bool = False  # none of its samples could be loaded: there is nothing to deliver
     slot: Slot | None = None  # while a worker may write to it
@@ -44,8 +45,8 @@ class UnitState:
     error: BaseException | None = None
 
     @property
-    def is_unsent(self) -> bool:
-        return self.slot is None and self.result is None and self.error is None
+    def is_finished(self) -> bool:
+        return self.result is not None or self.error is not None or self.is_void
 
     @property
     def indices(self) -> Any:

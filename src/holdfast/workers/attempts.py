@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from holdfast.workers.board import PHASE, Phase
+from holdfast.workers.board import ATTEMPT, PHASE, Phase
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0
@@ -70,4 +70,5 @@ class Retries:
         self._row[PHASE] = Phase.BACKOFF  # no sample is in hand, and no deadline runs
         longest_s = min(_FIRST_WAIT_S * 2 ** (attempts - 1), _LONGEST_WAIT_S)
         time.sleep(longest_s * self._jitter.uniform(0.5, 1.0))
+        self._row[ATTEMPT] += 1
         self._row[PHASE] = phase

@@ -99,11 +99,11 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
-    def is_idle(self) -> bool:
-        """Whether every worker waits for work and has sent all it has."""
+    def start_over(self, reason: str) -> None:
+        """End all workers and start them anew, as if the supervisor had been lost. What they had finished is kept."""
 
-    def resume(self, epoch: Epoch) -> None:
-        """Tell all workers that a new epoch begins."""
+    def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
+        """Tell all workers, or one, that a new epoch begins."""
 
     def retire(self, worker_id: int) -> None:
         """Let a worker end after what it has in hand; it is not replaced."""

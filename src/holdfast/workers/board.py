@@ -20,7 +20,7 @@ from holdfast.workers.passing import PassedFd
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
 _TICK, _BUSY = 0, 1
-PHASE, UNIT, POSITION, LIFE, SPAN = 0, 1, 2, 3, 4
+PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
 
 
 class Phase(IntEnum):
@@ -44,6 +44,7 @@ class Doing(NamedTuple):
     position: int  # of the sample in hand; -1 where one call loads many
     life: int
     span: int = 1  # samples that the present step is about: what a deadline for one sample is multiplied by
+    attempt: int = 0  # goes up with every further attempt at the same thing, so that two do not look like one
 
 
 class Board:
@@ -71,7 +72,7 @@ class Board:
     def doing(self, worker_id: int) -> Doing:
         row = self.row(worker_id)
         unit = row[UNIT]
-        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE], row[SPAN])
+        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE], row[SPAN], row[ATTEMPT])
 
     def reset(self, worker_id: int, life: int) -> None:
         row = self.row(worker_id)

@@ -17,7 +17,7 @@ from holdfast.workers.attempts import Retries
 from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
 from holdfast.workers.failures import capture
 from holdfast.workers.job import Job
-from holdfast.workers.messages import BadSample
+from holdfast.workers.messages import BadSample, place_of
 
 Where = Callable[[str], str]
 """From what was being done to one line for the user: which worker, which batch."""
@@ -69,9 +69,10 @@ class MapFetcher:
         """
         if one_by_one:
             self._load_alone(indices, places)
-        good = self._not_bad(indices)
-        if not good or (self.bad and self._care.on_error == "replace"):
+        bad = {sample.position for sample in self.bad if not sample.loaded}
+        if bad and (len(bad) == len(indices) or self._care.on_error == "replace"):
             return None
+        good = [index for position, index in enumerate(indices) if position not in bad]
         self._row[POSITION], self._row[SPAN] = -1, len(indices)
         if self.sample_seed is not None:
             rng.seed_sample(self.sample_seed, places[0])
@@ -79,16 +80,13 @@ class MapFetcher:
             return self._dataset[good]
         except Exception as raised:
             self._raise_unless_worth_a_closer_look(raised)
-            if one_by_one:
-                raise  # together they fail, though none does alone
+            if one_by_one:  # together they fail, though none does alone
+                error = _not_stop_iteration(raised)
+                raise error from error.__cause__
         return self._fetch_whole(indices, places, one_by_one=True)
 
     def _load_alone(self, indices: list[Any], places: Sequence[int]) -> None:
         self._fetch_each([[index] for index in indices], places)
-
-    def _not_bad(self, indices: list[Any]) -> list[Any]:
-        bad = {sample.position for sample in self.bad if not sample.loaded}
-        return [index for position, index in enumerate(indices) if position not in bad]
 
     def _raise_unless_worth_a_closer_look(self, raised: Exception) -> None:
         error = _not_stop_iteration(raised)
@@ -112,22 +110,18 @@ class MapFetcher:
     def _rescue(self, error: Exception, index: Any, position: int, place: int, samples: list[Any]) -> None:
         """Try a sample again, pass over it, or raise what it raised."""
         tried = self._retries.after(_not_stop_iteration(error), lambda: self._load_seeded(index, place))
-        if tried.error is None:
+        last = None if tried.error is None else _not_stop_iteration(tried.error)
+        if last is None:
             samples.append(tried.value)
-        elif not self._care.may_pass_over(tried.error):
-            raise tried.error from tried.error.__cause__
-        failure = capture(tried.error or error, self._where(f"dataset[{index!r}]"))._replace(phase=int(Phase.FETCH))
+        elif not self._care.may_pass_over(last):
+            raise last from last.__cause__
+        failure = capture(last or error, self._where(f"dataset[{index!r}]"))._replace(phase=int(Phase.FETCH))
         self.bad.append(BadSample(position, tried.attempts, tuple(failure), tried.error is None))
 
     def _load_seeded(self, index: Any, place: int) -> Any:
         if self.sample_seed is not None:
             rng.seed_sample(self.sample_seed, place)
         return self._load(index)
-
-
-def place_of(places: Sequence[int], position: int) -> int:
-    """Where in the epoch a sample of a unit is: given for each, or for the first of samples that follow each other."""
-    return places[position] if len(places) > 1 else places[0] + position
 
 
 def _not_stop_iteration(error: Exception) -> Exception:

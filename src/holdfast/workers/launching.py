@@ -13,6 +13,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import linecache
 import multiprocessing
 import multiprocessing.process
 import os
@@ -20,12 +21,15 @@ import pickle
 import select
 import signal
 import socket
+import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.workers import channel, worker
+import torch
+
+from holdfast.workers import channel, seeding, worker
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob
@@ -63,7 +67,7 @@ class Launcher(Protocol):
 def import_quietly(modules: frozenset[str]) -> None:
     """Import what the workers will need, once, so that each has it. An error is theirs to report."""
     for name in sorted(modules):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
 
 
@@ -90,6 +94,7 @@ class Forking:
         self._job, self._board = job, board
         self._start_method = start_method
         self._on_interrupt = on_interrupt
+        self._is_warm = False
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         ours, theirs = channel.pair()
@@ -109,10 +114,20 @@ class Forking:
         return Newborn(process, ours, stacks)
 
     def warm_up(self) -> None:
-        pass
+        if not self._is_warm:
+            self._is_warm = True
+            _read_sources()
 
     def close(self) -> None:
         pass
+
+
+def _read_sources() -> None:
+    """torch keeps the stack of a call that seeds CUDA, source lines and all: read here, not by each worker (3 ms)."""
+    traceback.format_stack()
+    for module in (seeding, worker, torch.random, torch.cuda, torch.cuda.random):
+        if module.__file__ is not None:
+            linecache.getlines(module.__file__)
 
 
 def _run_forked(silence: warnings.catch_warnings[Any], others: list[int], run: Callable[[], None]) -> None:

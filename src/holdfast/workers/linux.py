@@ -34,7 +34,7 @@ from holdfast.transport import main_module
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
-from holdfast.workers.board import Board, Phase
+from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
@@ -84,7 +84,6 @@ class Crew:
         self._is_forked = False
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
-        self._last_unit: dict[int, int] = {}  # sent to each worker
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
         self._mail: deque[tuple[Any, list[int]]] = deque()  # from the supervisor, not yet acted on
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
@@ -93,6 +92,7 @@ class Crew:
         self._ticks_seen = -1
         self._silent_s = 0.0
         self._restarts_in_a_row = 0
+        self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self.new_interpreters: str | None = None
 
     @property
@@ -118,7 +118,7 @@ class Crew:
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
             max_restarts=self._job.max_restarts,
-            has_been_ready=self._job.has_been_ready,
+            has_been_ready=self._has_been_ready,
             job=CarriedJob(self._job),
         )
         self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
@@ -144,7 +144,6 @@ class Crew:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def submit(self, worker_id: int, unit: Unit, slots: tuple[Slot, ...]) -> None:
-        self._last_unit[worker_id] = unit.unit
         self._order(worker_id, _Order(messages.pack_unit(unit), tuple(slot.segment for slot in slots)))
 
     def restore(self, worker_id: int, progress: bytes, slot: Slot | None) -> None:
@@ -154,10 +153,10 @@ class Crew:
         else:
             self._order(worker_id, _Order(messages.pack_restore(slot.ref), (slot.segment,)))
 
-    def resume(self, epoch: Epoch) -> None:
+    def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
         order = _Order(messages.pack_resume(epoch), ())
-        for worker_id in range(len(self._workers)):
-            self._order(worker_id, order)
+        for each in range(len(self._workers)) if worker_id is None else (worker_id,):
+            self._order(each, order)
 
     def _order(self, worker_id: int, order: _Order) -> None:
         """Send an order to a worker, now or, in turn, when it is there."""
@@ -239,15 +238,6 @@ class Crew:
         if any(fd == self._pidfd for fd, _ in ready):
             self._replace_supervisor("died")
 
-    def is_idle(self) -> bool:
-        if len(self._links) < len(self._workers):
-            return False
-        for worker_id, last in self._last_unit.items():
-            doing = self._board.doing(worker_id)
-            if doing.unit != last or doing.phase is not Phase.IDLE:
-                return False
-        return not self._backlog and not self._poll.poll(0)  # asked last: what they sent before is there by now
-
     def _hear(self, link: _Link, what: int) -> None:
         if what & select.POLLOUT:
             with contextlib.suppress(OSError):
@@ -266,6 +256,7 @@ class Crew:
             return False
         self._backlog.append(UnitDone(link.worker_id, messages.unpack_result(received[0]), received[1]))
         self._restarts_in_a_row = 0
+        self._has_been_ready = True
         return True
 
     def _listen(self) -> None:
@@ -357,26 +348,38 @@ class Crew:
     def _replace_supervisor(self, how: str) -> None:
         """Kill what is left, keep what was finished, start anew."""
         pid, had_workers = self._process.pid, bool(self._links)
-        self._kill_everything()
-        for link in list(self._links.values()):
-            self._drain(link)
-        self._forget_supervisor()
+        self._bury_everything()
         self._restarts_in_a_row += 1
         # A fork has nothing of its own to fail with before its first worker; a new interpreter has a main script.
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
             text = _NO_PROGRESS if had_workers else _NO_START
             error = TooManyRestarts if had_workers else WorkerInitError
             raise error(text.format(pid=pid, how=how, count=self._restarts_in_a_row))
+        self._start_anew(pid, f"supervisor (pid {pid}) {how}")
+
+    def start_over(self, reason: str) -> None:
+        pid = self._process.pid if self._process is not None else 0
+        self._bury_everything()
+        self._start_anew(pid, reason)
+
+    def _start_anew(self, pid: int, reason: str) -> None:
         try:
             self.start()
         except OSError as error:
-            raise WorkerInitError(f"the supervisor process (pid {pid}) {how}; another could not be started") from error
+            raise WorkerInitError(f"{reason}; another supervisor could not be started") from error
         self._unsettled.update(range(len(self._workers)))
-        self._backlog.append(SupervisorLost(pid, f"supervisor (pid {pid}) {how}"))
+        self._backlog.append(SupervisorLost(pid, reason))
+
+    def _bury_everything(self) -> None:
+        self._kill_everything()
+        for link in list(self._links.values()):
+            self._drain(link)
+        self._forget_supervisor()
 
     def _kill_everything(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         for worker in self._workers:
             worker.kill()
         deadline = time.monotonic() + _STOP_MARGIN_S

@@ -8,6 +8,7 @@ Runs in: main | supervisor | worker process.
 from __future__ import annotations
 
 import marshal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
@@ -50,6 +51,11 @@ def unpack_unit(message: tuple[Any, ...]) -> Unit:
     return Unit(*message[1:])
 
 
+def place_of(places: Sequence[int], position: int) -> int:
+    """Where in the epoch a sample of a unit is: given for each, or for the first of samples that follow each other."""
+    return places[position] if len(places) > 1 else places[0] + position
+
+
 def pack_segment(number: int, nbytes: int) -> bytes:
     """Announces a segment; its descriptor travels with the message."""
     return marshal.dumps((int(Order.SEGMENT), number, nbytes))
@@ -82,6 +88,7 @@ class Progress(NamedTuple):
     state_units: int = 0  # after so many units
     unit_size: int = 0
     uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
+    has_ended: bool = False  # the iterable, in this epoch
 
 
 def pack_restore(where_from: bytes | SlotRef) -> bytes:

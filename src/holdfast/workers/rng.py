@@ -16,6 +16,7 @@ import random
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.random  # numpy imports it at first use: here once, and not in each worker that is forked (6 ms)
 import torch
 
 States = dict[str, bytes]
@@ -75,8 +76,11 @@ class _Numpy:
 
     def peek(self) -> object:
         generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in numpy's stubs
-        if self._has_gauss or not isinstance(generator, np.random.MT19937):
-            return pickle.dumps(self.read())
+        is_twister = isinstance(generator, np.random.MT19937)
+        if self._has_gauss or not is_twister:
+            state = pickle.dumps(self.read())
+            if self._has_gauss or not is_twister:
+                return state
         return ctypes.string_at(generator.ctypes.state_address, _TWISTER_BYTES)
 
     def read(self) -> object:

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import pickle
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import GeneratorType
 from typing import Any
 
 from holdfast.workers import rng
-from holdfast.workers.attempts import Retries
-from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
+from holdfast.workers.attempts import Retries, Tried
+from holdfast.workers.board import PHASE, POSITION, SPAN, UNIT, Phase
 from holdfast.workers.failures import capture
 from holdfast.workers.fetch import Where
 from holdfast.workers.job import Job
@@ -45,6 +47,7 @@ class IterableFetcher:
         self._where = where
         seed = job.epoch.sample_seed
         self._worker_seed = None if seed is None else rng.mix(seed, worker_id)
+        self._phase = Phase.FETCH
         self._ended = False
         self._broken_by: Exception | None = None
         self.bad: list[BadSample] = []
@@ -59,7 +62,7 @@ class IterableFetcher:
         """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
         self.bad = []
         self.units += 1
-        self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
+        self._row[PHASE], self._row[SPAN] = self._phase, 1
         self._raise_what_broke()
         count = len(indices) if self._auto_collation else 1
         elements = [] if self._ended else self._take(count)
@@ -90,7 +93,9 @@ class IterableFetcher:
 
     def _rescue(self, error: Exception, elements: list[Any]) -> None:
         """Ask for the element again, pass over it, or raise what it raised."""
-        tried = self._retries.after(error, lambda: next(self._iterator))
+        tried = Tried(None, error, 1)
+        if not _has_ended_with(error, self._iterator):
+            tried = self._retries.after(error, lambda: self._again(error))
         if tried.error is None:
             elements.append(tried.value)
         elif not self._care.may_pass_over(tried.error):
@@ -105,6 +110,13 @@ class IterableFetcher:
         where = self._where(f"element {self.elements} of the worker's stream")
         failure = capture(tried.error or error, where)._replace(phase=int(Phase.FETCH))
         self.bad.append(BadSample(self.elements, tried.attempts, tuple(failure), tried.error is None))
+
+    def _again(self, error: Exception) -> Any:
+        """Ask once more. An iterator that has nothing more to give has not given the element that raised."""
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise error from error.__cause__
 
     def _raise_what_broke(self) -> None:
         """The error that ended the stream: once, when the elements before it have been sent."""
@@ -128,26 +140,36 @@ class IterableFetcher:
 
     def state(self) -> bytes:
         """What the iterable's own state_dict() gives now; nothing if it has none."""
-        return b"" if self._stateful is None else pickle.dumps(self._stateful.state_dict())
+        if self._stateful is None:
+            return b""
+        try:
+            return pickle.dumps((self._stateful is self._iterator, self._stateful.state_dict()))
+        except Exception:
+            self._stateful = None  # it means something else, or cannot be sent: without us nobody would have called it
+            return b""
 
     def run_up_to(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
         """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too."""
+        self._phase = Phase.REPLAY
         while self.units < progress.units:
+            self._row[UNIT] = -1 - self.units  # nobody's, and another each time: who watches sees that it goes on
             with contextlib.suppress(Exception):  # it was raised the first time
                 samples = self.fetch(range(progress.unit_size))
                 if collate is not None and self.units - 1 not in progress.uncollated:
+                    self._row[SPAN] = max(1, progress.unit_size)
                     collate(samples)
+        self._phase = Phase.FETCH
 
 
 def _open(dataset: Any, state: bytes) -> tuple[Iterator[Any], Any]:
     """The iterator, at the given state, and the object that knows its state: the iterator itself, or the dataset."""
-    if state and _knows_state(dataset):
-        dataset.load_state_dict(pickle.loads(state))
-        return iter(dataset), dataset
+    is_iterators, saved = pickle.loads(state) if state else (False, None)
+    if state and not is_iterators:
+        dataset.load_state_dict(saved)
     iterator = iter(dataset)
+    if state and is_iterators:
+        iterator.load_state_dict(saved)
     if _knows_state(iterator):
-        if state:
-            iterator.load_state_dict(pickle.loads(state))
         return iterator, iterator
     return iterator, dataset if _knows_state(dataset) else None
 
@@ -158,7 +180,7 @@ def _knows_state(obj: object) -> bool:
 
 def _note_the_end(error: Exception, iterator: object, elements: int) -> bool:
     """Whether a stream ends with this exception; if so it says so."""
-    if not _has_ended_generator(iterator):
+    if not _has_ended_with(error, iterator):
         return False
     error.add_note(
         f"this worker's part of the iterable dataset ends here, after {elements} elements: a generator cannot go on\n"
@@ -167,16 +189,35 @@ def _note_the_end(error: Exception, iterator: object, elements: int) -> bool:
     return True
 
 
-def _has_ended_generator(iterator: object) -> bool:
-    """Whether the iterator is, or draws from, a generator that has come to its end."""
+# They let go of what they draw from when it ends, also by an exception, and give nothing from then on.
+_LETTING_GO = tuple(
+    kind for name in ("islice", "pairwise", "batched") if (kind := getattr(itertools, name, None)) is not None
+)
+
+
+def _has_ended_with(error: Exception, iterator: object) -> bool:
+    """Whether the iterator is, or draws from, a generator that this exception has ended."""
+    ended = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     todo, seen = [iterator], set[int]()
     while todo:
         found = todo.pop()
         if id(found) in seen:
             continue
         seen.add(id(found))
-        if isinstance(found, GeneratorType) and found.gi_frame is None:
+        if isinstance(found, GeneratorType) and found.gi_frame is None and found.gi_code in ended:
             return True
-        held = vars(found).values() if hasattr(found, "__dict__") else gc.get_referents(found)
-        todo.extend(other for other in held if hasattr(type(other), "__next__"))
+        sources = _sources(found)
+        if isinstance(found, _LETTING_GO) and not sources:
+            return True
+        todo.extend(sources)
     return False
+
+
+def _sources(iterator: object) -> list[Any]:
+    """The iterators that an iterator holds: in its attributes, or, as map and zip do, in a tuple."""
+    held = gc.get_referents(iterator)
+    if hasattr(iterator, "__dict__"):
+        held += vars(iterator).values()
+    else:
+        held += [item for part in held if type(part) is tuple for item in part]
+    return [other for other in held if hasattr(type(other), "__next__")]

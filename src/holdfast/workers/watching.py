@@ -20,7 +20,7 @@ _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
 _STOPPED_GRACE_S = 1.0
 _STACK_WITHIN_S = 0.2
-_WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND)
+_WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
 
 
 def tick_s(limit_s: float | None) -> float:

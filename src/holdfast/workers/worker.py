@@ -14,6 +14,7 @@ import dataclasses
 import faulthandler
 import itertools
 import marshal
+import operator
 import os
 import pickle
 import signal
@@ -29,7 +30,7 @@ from holdfast.transport import collate, layout
 from holdfast.transport.segments import Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
 from holdfast.workers import messages, rng
-from holdfast.workers.board import PHASE, POSITION, SPAN, UNIT, Board, Phase
+from holdfast.workers.board import ATTEMPT, PHASE, POSITION, SPAN, UNIT, Board, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
@@ -188,9 +189,16 @@ class Worker:
         self._enter(epoch)
         if self._generators is None:
             return
-        self._generators.restore(progress.at_epoch_start if progress.units else progress.generators)
-        self._begin_epoch(progress)
-        self._generators.restore(progress.generators)
+        if progress.has_ended or not progress.units:
+            self._generators.restore(progress.generators)
+        if progress.has_ended:
+            self._ended = True
+        elif not progress.units:
+            self._begin_epoch(progress)  # what it draws has not been told yet: it is drawn again, and counts
+        else:
+            self._generators.restore(progress.at_epoch_start)
+            self._begin_epoch(progress)
+            self._generators.restore(progress.generators)
 
     def _enter(self, epoch: Epoch) -> None:
         if self._job is not None and self._init_failure is None:
@@ -266,7 +274,8 @@ class Worker:
 
     def _collate(self, samples: Any, unit: Unit) -> Outcome:
         assert self._job is not None
-        self._row[SPAN] = len(samples) if self._job.auto_collation else 1
+        # (`__getitems__` may return anything, also what has no length)
+        self._row[SPAN] = operator.length_hint(samples, 1) if self._job.auto_collation else 1
         self._row[PHASE] = Phase.COLLATE
         retries = self._job.care.max_retries if self._job.care.passes_over else 0
         for attempt in itertools.count(1):
@@ -279,6 +288,7 @@ class Worker:
                     return Outcome(self._bad_batch(error), tuple(failure))
             assert self._fetcher is not None
             self._fetcher.bad.append(BadSample(-1, attempt, tuple(failure), loaded=True))
+            self._row[ATTEMPT] += 1
             self._writer.start_over(self._area(unit.slot))
         raise AssertionError("unreachable")
 

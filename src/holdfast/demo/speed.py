@@ -1,13 +1,13 @@
-"""One epoch of the same work through torch's loader and through holdfast's, side by side.
+"""One epoch of the same work through torch's loader and through ours, side by side.
 
 First both loaders walk the same shuffled epoch, batch by batch, and every pair of batches is compared. Then they are
 timed, whole epochs in turn, with nothing in the timed loop but the loop; the ratio is that of the medians.
 
-Run it with `make demo`. The exit status is 1 when a batch differs.
+Runs in: main process | worker process (the dataset).
 """
 
-import argparse
-import sys
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,14 @@ from statistics import median
 from typing import Any, TypedDict
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset
 
-from holdfast import DataLoader as HoldfastDataLoader
+from holdfast.loader.dataloader import DataLoader as HoldfastDataLoader
 
 BATCH_SIZE = 64
-ROUNDS = 5
 STORED, SIDE, CROP = 64, 256, 224
+WORK = f"batches of {BATCH_SIZE} x 3 x {CROP} x {CROP} float32"
 
 
 class Sample(TypedDict):
@@ -59,8 +56,24 @@ class Timing:
     batches_per_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class SpeedResult:
+    """How many batches were equal, and the median epoch of each loader; none if a batch differed."""
+
+    batches: int
+    equal: int
+    medians: dict[str, Timing]
+
+    @property
+    def ratio(self) -> float | None:
+        """Our batches per second over torch's."""
+        rates = {name: timing.batches_per_s for name, timing in self.medians.items()}
+        return rates["holdfast"] / rates["torch"] if rates else None
+
+
 Loader = TorchDataLoader[Sample]
 MakeLoader = Callable[[], Loader]
+Timings = dict[str, list[Timing]]
 
 
 def loader_makers(workers: int, batches: int) -> dict[str, MakeLoader]:
@@ -116,69 +129,19 @@ def timed_epoch(loader: Loader) -> Timing:
     return Timing(first - started, count / (last - first))
 
 
-def timed_rounds(makers: dict[str, MakeLoader], done: Callable[[str], None]) -> dict[str, list[Timing]]:
+def timed_rounds(makers: dict[str, MakeLoader], rounds: int, done: Callable[[str], None]) -> Timings:
     """Time both loaders in turn; who goes first changes from round to round."""
     timings: dict[str, list[Timing]] = {name: [] for name in makers}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for name in sorted(makers, reverse=number % 2 == 0):
             timings[name].append(timed_epoch(makers[name]()))
             done(name)
     return timings
 
 
-def results_table(timings: dict[str, list[Timing]]) -> Table:
-    rates = {name: median(t.batches_per_s for t in rounds) for name, rounds in timings.items()}
-    firsts = {name: median(t.first_batch_s for t in rounds) for name, rounds in timings.items()}
-    table = Table("", "torch", "holdfast", "ratio")
-    ratio = rates["holdfast"] / rates["torch"]
-    table.add_row("batches per second", f"{rates['torch']:.1f}", f"{rates['holdfast']:.1f}", f"{ratio:.1f}x")
-    ratio = firsts["holdfast"] / firsts["torch"]
-    table.add_row("first batch after", f"{firsts['torch']:.2f} s", f"{firsts['holdfast']:.2f} s", f"{ratio:.2f}x")
-    return table
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
-    return value
-
-
-def several(text: str) -> int:
-    value = positive(text)
-    if value < 2:
-        raise argparse.ArgumentTypeError("a rate needs at least 2 batches")
-    return value
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="One epoch through torch's loader and ours, side by side.")
-    parser.add_argument("--workers", type=positive, default=2, help="worker processes of each loader (default: 2)")
-    parser.add_argument("--batches", type=several, default=40, help="batches in an epoch (default: 40)")
-    arguments = parser.parse_args()
-
-    console = Console()
-    makers = loader_makers(arguments.workers, arguments.batches)
-    work = f"{arguments.batches} batches of {BATCH_SIZE} x 3 x {CROP} x {CROP} float32, {arguments.workers} workers"
-    console.print(f"{work}, torch {torch.__version__}")
-    columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-
-    with Progress(*columns, console=console) as progress:
-        bars = {name: progress.add_task(f"comparing: {name}", total=arguments.batches) for name in makers}
-        equal, compared = count_equal(makers, lambda name: progress.advance(bars[name]))
-    if equal < compared:
-        console.print(f"{compared - equal} of {compared} batches differ", style="bold red")
-        return 1
-    console.print(f"all {compared} batches are equal: same order, same random crops, same values", style="bold green")
-
-    # The bars move between the timed epochs only: drawing them takes time of the thread that is measured.
-    with Progress(*columns, console=console, auto_refresh=False) as progress:
-        bars = {name: progress.add_task(f"timing: {name}", total=ROUNDS) for name in makers}
-        timings = timed_rounds(makers, lambda name: progress.update(bars[name], advance=1, refresh=True))
-    console.print(results_table(timings))
-    console.print(f"medians of {ROUNDS} epochs each, in turn; the rate counts from the first batch to the last")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def medians(timings: Timings) -> dict[str, Timing]:
+    """Return the median epoch of each loader, figure by figure."""
+    return {
+        name: Timing(median(one.first_batch_s for one in rounds), median(one.batches_per_s for one in rounds))
+        for name, rounds in timings.items()
+    }

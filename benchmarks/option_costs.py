@@ -1,0 +1,139 @@
+"""What our own options cost: our loader with them against our loader without, on the rows of the table.
+
+CPU time is user and system time of the main process, the supervisor and the workers together, over a steady window of
+the epoch: a cost that moves from one process to another still shows. It is read from the clocks of the running
+processes, after the warm-up and before the end. `getrusage` of a whole child process would count the import of torch,
+the forks and the shutdown as well, many times what an option costs a batch.
+
+Invariants: within a round every setting is measured once, next to the loader without it, and the order turns round
+with every round. A ratio is the median over rounds of ratios within a round. One more pass without any option, against
+the first one, shows the noise of this run: throughput may not be lower by more than that.
+Runs in: main.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from .loaders import make_loader
+from .measure import Pass, hang_guard, others_cores, timed_pass
+from .workloads import Workload
+
+WORKERS = 2
+SAMPLE_TIMEOUT_S = 30.0
+CPU_TARGET = 1.05
+"""Most CPU time per batch, as a ratio, that a setting with a target may take."""
+LEAST_NOISE, MOST_NOISE = 0.02, 0.1
+"""A noisier run is no excuse for a lower throughput."""
+WITHOUT, AGAIN = "without", "again"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Arguments of our loader whose cost is measured; `arguments` is given a new folder for the files it needs."""
+
+    name: str
+    title: str
+    arguments: Callable[[Path], Mapping[str, Any]]
+    has_target: bool = False
+
+
+def _recovery(folder: Path) -> Mapping[str, Any]:
+    return {"on_error": "replace", "sample_timeout": SAMPLE_TIMEOUT_S, "skipped_file": folder / "skipped.jsonl"}
+
+
+NOTHING = (Setting(AGAIN, "no option, again", lambda folder: {}), Setting(WITHOUT, "no option", lambda folder: {}))
+SETTINGS = (
+    Setting("recovery", 'on_error="replace", sample_timeout, skipped_file', _recovery, has_target=True),
+    Setting("rng", 'rng="sample"', lambda folder: {"rng": "sample"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionResult:
+    """All passes over one row, by setting, in the order of rounds."""
+
+    workload: Workload
+    passes: dict[str, list[Pass]] = field(
+        default_factory=lambda: {setting.name: [] for setting in (*NOTHING, *SETTINGS)}
+    )
+
+    def median(self, setting: str, value: Callable[[Pass], float]) -> float:
+        """Return the median over rounds of one figure of a setting."""
+        return median(value(one) for one in self.passes[setting])
+
+    def ratios(self, setting: str, value: Callable[[Pass], float]) -> list[float]:
+        """Return one figure of a setting over the same without it, one ratio per round."""
+        pairs = zip(self.passes[setting], self.passes[WITHOUT], strict=True)
+        return [value(with_it) / value(without) for with_it, without in pairs]
+
+    def cpu_ratio(self, setting: str) -> float:
+        """Return the median ratio of CPU time per batch."""
+        return median(self.ratios(setting, cpu_ms))
+
+    def rate_ratio(self, setting: str) -> float:
+        """Return the median ratio of batches per second."""
+        return median(self.ratios(setting, rate))
+
+    def sample_us(self, setting: str) -> float:
+        """Return the CPU time that a setting adds to a sample, in microseconds."""
+        added = self.median(setting, cpu_ms) - self.median(WITHOUT, cpu_ms)
+        return 1e3 * added / self.workload.batch_size
+
+    def others_cores(self) -> float:
+        """Return the median number of cores that were busy with something else."""
+        return others_cores(chain.from_iterable(self.passes.values()))
+
+    @property
+    def noise(self) -> float:
+        """How far apart two passes of the same loader came in a round: the median over rounds."""
+        return median(abs(1 - ratio) for ratio in self.ratios(AGAIN, rate))
+
+    @property
+    def least_rate_ratio(self) -> float:
+        """The throughput that is no lower, beyond noise."""
+        return 1 - min(max(self.noise, LEAST_NOISE), MOST_NOISE)
+
+
+def cpu_ms(one: Pass) -> float:
+    """CPU time of all processes per batch."""
+    return one.cpu_ms
+
+
+def rate(one: Pass) -> float:
+    """Batches per second."""
+    return one.rate
+
+
+def measure_options(
+    workloads: Sequence[Workload], rounds: int, window_s: float, tick: Callable[[str], None]
+) -> list[OptionResult]:
+    """Measure all settings on each row."""
+    return [_measure_row(workload, rounds, window_s, tick) for workload in workloads]
+
+
+def _measure_row(workload: Workload, rounds: int, window_s: float, tick: Callable[[str], None]) -> OptionResult:
+    result, dataset = OptionResult(workload), workload.make_dataset()
+    settings = [*NOTHING, *SETTINGS]
+    for number in range(rounds):
+        for setting in settings if number % 2 == 0 else reversed(settings):
+            tick(f"options, {workload.name}, round {number + 1} of {rounds}: {setting.title}")
+            result.passes[setting.name].append(_measure(setting, workload, dataset, window_s * workload.window))
+    return result
+
+
+def _measure(setting: Setting, workload: Workload, dataset: Dataset[Any], window_s: float) -> Pass:
+    gc.collect()
+    with hang_guard(), tempfile.TemporaryDirectory() as folder:
+        arguments = {**workload.holdfast_arguments, **setting.arguments(Path(folder))}
+        loader = make_loader("holdfast", replace(workload, holdfast_arguments=arguments), dataset, WORKERS)
+        return timed_pass(loader, window_s)

@@ -1,0 +1,47 @@
+"""Our loader over the bad samples, in this process: nothing that a worker does can end it.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from holdfast.demo.faults import BATCH_SIZE, FAULTS, SAMPLES, FaultySamples
+from holdfast.demo.outcomes import FINISHED, Event, OurOutcome, Outcome, PassedOver, problems_of
+from holdfast.loader.dataloader import DataLoader
+
+PLANNED = [list(range(first, first + BATCH_SIZE)) for first in range(0, SAMPLES, BATCH_SIZE)]
+
+
+def run_epoch(
+    workers: int, on_error: Literal["skip", "replace"], sample_timeout_s: float, on_batch: Callable[[Outcome], None]
+) -> OurOutcome:
+    """Run one epoch with every fault in it; `on_batch` is told of each batch that comes."""
+    epoch = Outcome()
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = FaultySamples(FAULTS, Path(folder))
+        loader = DataLoader(
+            dataset, BATCH_SIZE, num_workers=workers, on_error=on_error, sample_timeout=sample_timeout_s
+        )
+        with loader:
+            epoch.ended = _run(loader, epoch, on_batch)
+    epoch.seconds = time.perf_counter() - start
+    passed_over = [PassedOver(one.index, one.reason, one.replaced_by) for one in loader.skipped_samples]
+    events = [Event(one.sample_index, one.cause, one.done) for one in loader.incidents]
+    return OurOutcome(epoch, events, passed_over, problems_of(epoch, PLANNED, passed_over))
+
+
+def _run(loader: DataLoader[int], epoch: Outcome, on_batch: Callable[[Outcome], None]) -> str:
+    try:
+        for batch in loader:
+            epoch.delivered.append(batch.tolist())
+            on_batch(epoch)
+    except Exception as error:  # the demo shows it: it is not to end with a traceback
+        return f"{type(error).__name__}: {error}"
+    return FINISHED

@@ -1,0 +1,104 @@
+"""Signal handlers of the user's that raise inside `next()`: at any instruction of ours, perhaps again and again.
+
+What such an exception cuts short is put in order by the next call of `next()`, and from then on the work is done in a
+thread of its own: Python runs signal handlers in the main thread only, so that none can come between any more.
+Nothing of this costs anything before the first interrupt.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import queue
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+_ENDS_WITHIN_S = 3.0
+
+Outcome = tuple[Any, BaseException | None]
+
+
+class Refuge:
+    """A thread to work in. Who calls may be interrupted while he waits; the result waits for his next call."""
+
+    def __init__(self) -> None:
+        self._desk = _Desk()
+        self.is_ending = False
+        self._thread = threading.Thread(target=_serve, args=(self._desk,), name="holdfast-next", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """The result of `work`, or of the work that an interrupted call has asked for and not waited for."""
+        desk = self._desk
+        if desk.is_free():
+            desk.orders.put(work)
+        while not desk.outcomes:
+            desk.has_outcome.acquire()  # here is where a handler nearly always raises; nothing is lost by that
+        value, error = desk.outcomes.popleft()
+        if error is not None:
+            raise error
+        return value
+
+    def end(self) -> None:
+        """Have the thread end. Work that waits looks at `is_ending` now and then."""
+        self.is_ending = True
+        self._desk.orders.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_ENDS_WITHIN_S)
+
+
+class _Desk:
+    """What lies between the two threads."""
+
+    def __init__(self) -> None:
+        self.orders: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self.outcomes: deque[Outcome] = deque()
+        self.has_outcome = threading.Lock()  # released by the thread when it has put one there
+        self.is_busy = False  # set by the thread, which nothing interrupts
+
+    def is_free(self) -> bool:
+        return self.orders.empty() and not self.outcomes and not self.is_busy
+
+    def put(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.is_busy = False
+        with contextlib.suppress(RuntimeError):  # nobody waits
+            self.has_outcome.release()
+
+
+def _serve(desk: _Desk) -> None:
+    while (work := desk.orders.get()) is not None:
+        desk.is_busy = True
+        try:
+            outcome: Outcome = work(), None
+        except BaseException as error:
+            outcome = None, error
+        del work  # it holds the iterator, which must be free to go while we wait
+        desk.put(outcome)
+        del outcome
+
+
+def came_from_handler(error: BaseException) -> bool:
+    """Whether a signal handler raised this. What is no `Exception`, such as a KeyboardInterrupt, is taken for that."""
+    if not isinstance(error, Exception):
+        return True
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    return not handlers.isdisjoint(passed)
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Of a handler written in Python: a function, a method, a partial of one, or an object that can be called."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not hasattr(handler, "__code__"):
+        handler = vars(type(handler)).get("__call__")
+    code = getattr(handler, "__code__", None)
+    return code if isinstance(code, CodeType) else None

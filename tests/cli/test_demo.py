@@ -1,0 +1,121 @@
+"""`holdfast demo`, as a user runs it, and the account it takes of an epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+from holdfast.demo.faults import FAULTS
+from holdfast.demo.outcomes import FINISHED, Outcome, PassedOver, problems_of
+from holdfast.demo.stock import run_epochs
+
+LIMIT_S = 120.0
+
+
+def holdfast_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m holdfast` with these arguments, to its end."""
+    command = [sys.executable, "-m", "holdfast", *arguments]
+    environment = os.environ | variables
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
+
+
+def figures(*arguments: str) -> dict[str, Any]:
+    """Run the demo with --json; return what it printed, once it has ended with 0 and without a word on stderr."""
+    done = holdfast_command("demo", "--quick", "--batches", "4", "--json", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    data: dict[str, Any] = json.loads(done.stdout)
+    return data
+
+
+def test_the_demo_ends_torchs_epoch_and_not_ours() -> None:
+    """Five bad samples: torch's loader stops at one of them, ours delivers every batch and lists what was replaced."""
+    data = figures("--on-error", "replace")
+    torchs, ours = data["faults"]["torch"], data["faults"]["holdfast"]
+    assert data["whole"]
+    assert torchs["batches"] < data["faults"]["batches"]
+    assert torchs["ended"] != FINISHED
+    assert (ours["batches"], ours["ended"], ours["problems"]) == (data["faults"]["batches"], FINISHED, [])
+    skipped = {one["sample"]: one["replaced_by"] for one in ours["skipped"]}
+    assert {fault.sample for fault in FAULTS if fault.name != "is killed"} <= set(skipped)
+    assert ours["samples"] == data["faults"]["samples"]
+    assert not {None, *skipped} & set(skipped.values())
+    assert {fault.sample for fault in FAULTS} <= {one["sample"] for one in ours["incidents"]}
+    assert data["speed"]["equal"] == data["speed"]["batches"] == 4
+
+
+def test_the_demo_prints_both_loaders() -> None:
+    """Without --json: tables on stdout, nothing on stderr where that is no terminal. The default is to skip."""
+    done = holdfast_command("demo", "--quick", "--batches", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("24 of 24", "whole: every sample came", "SIGSEGV", "exited with status 3", "skipped", "batches per"):
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("demo", "--workers", "0"), ("demo", "--batches", "1"), ("demo", "--on-error", "raise"), ("demo", "x"), ("dmo",)],
+)
+def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
+    """And says so on stderr, before anything is run."""
+    done = holdfast_command(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: holdfast" in done.stderr
+
+
+def test_a_demo_of_torchs_loader_alone_is_wrong_usage() -> None:
+    """With HOLDFAST_DISABLE=1 ours would be torch's, and end as it does."""
+    done = holdfast_command("demo", HOLDFAST_DISABLE="1")
+    assert done.returncode == 2
+    assert "HOLDFAST_DISABLE is set" in done.stderr
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    """Help and wrong usage cost no import of torch, and work where torch is broken."""
+    program = "import sys; import holdfast.cli.main; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_torchs_epoch_is_ended_at_the_limit() -> None:
+    """Without a timeout of its own it waits for ever for a sample that hangs."""
+    hangs, never = run_epochs([["hangs"], ["raises"]], 2, timeout_s=0, limit_s=5, on_batch=lambda number, state: None)
+    assert hangs.ended.startswith("not ended after")
+    assert hangs.batches < 24
+    assert never.batches == 0
+
+
+PLAN = [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("delivered", "passed_over"),
+    [
+        (PLAN, []),
+        ([[0, 1], [3], [4, 5]], [PassedOver(2, "raised", None)]),
+        ([[0, 1], [4, 5]], [PassedOver(2, "raised", None), PassedOver(3, "hung", None)]),
+        ([[0, 1], [3, 3], [4, 5]], [PassedOver(2, "raised", 3)]),
+    ],
+)
+def test_an_epoch_is_whole(delivered: list[list[int]], passed_over: list[PassedOver]) -> None:
+    """Every sample in its place, or listed; a batch that lost all of its samples does not come."""
+    assert problems_of(Outcome(delivered, FINISHED), PLAN, passed_over) == []
+
+
+@pytest.mark.parametrize(
+    ("delivered", "ended", "problem"),
+    [
+        ([[0, 1]], "RuntimeError: died", "the epoch ended with: RuntimeError: died"),
+        ([[0, 1], [2, 3]], FINISHED, "2 batches came, not 3"),
+        ([[0, 1], [4, 5], [2, 3]], FINISHED, "batch 1 is [4, 5], not [2, 3]"),
+        ([[0, 1], [3], [4, 5]], FINISHED, "batch 1 is [3], not [2, 3]"),
+    ],
+)
+def test_an_epoch_is_not_whole(delivered: list[list[int]], ended: str, problem: str) -> None:
+    """Ended early, a batch too few, out of order, or a sample missing that is not listed."""
+    assert problem in problems_of(Outcome(delivered, ended), PLAN, [])

@@ -1,0 +1,214 @@
+"""What is said of a lost worker: a first line that stands alone, the facts under it, and the error it becomes."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError, WorkerTimeout
+from holdfast.loader import losses
+from holdfast.workers.backend import WorkerLost
+from holdfast.workers.board import Doing, Phase
+from holdfast.workers.failures import capture
+from holdfast.workers.messages import Reason
+
+
+def lost(
+    phase: Phase = Phase.FETCH,
+    *,
+    exitcode: int = -signal.SIGSEGV,
+    position: int = 1,
+    reason: Reason = Reason.EXITED,
+    stack: str = "",
+) -> WorkerLost:
+    return WorkerLost(3, 4711, exitcode, Doing(phase, 8, position, 1), True, reason, stack)
+
+
+ALL: dict[str, WorkerError] = {
+    "sample": losses.given_up(lost(), [10, 17, 12], 8, 2),
+    "hung": losses.given_up(lost(reason=Reason.HUNG, stack="File a\nFile b"), ["a", "b"], 8, 2),
+    "batch": losses.given_up(lost(Phase.COLLATE), [10, 17, 12], 8, 2),
+    "sending": losses.given_up(lost(Phase.SEND), [10, 17, 12], 8, 2),
+    "batch of an iterable": losses.given_up(lost(Phase.COLLATE), [], 8, 2),
+    "starting": losses.died_starting(lost(Phase.STARTING, exitcode=1)),
+    "idle": losses.died_idle(lost(Phase.IDLE, exitcode=-signal.SIGKILL), 3),
+    "stream": losses.stream_lost(3, "was killed by SIGSEGV", 40),
+}
+
+
+@pytest.mark.parametrize("error", ALL.values(), ids=ALL)
+def test_the_first_line_stands_alone(error: WorkerError) -> None:
+    """Who and what happened, in one line that is a sentence; every other line is a fact with its name."""
+    first, *others = str(error).split("\n")
+    assert re.match(r"worker 3 (\(pid 4711\) )?(was |hung |exited )", first)
+    assert len(first) < 300
+    assert "  " not in first
+    for line in others:
+        assert line[:10].strip() in ("where", "why", "lost", "done", "try", "stack", "")
+        assert line[:2].isspace()
+        assert line[10:].strip()
+
+
+@pytest.mark.parametrize("error", ALL.values(), ids=ALL)
+def test_the_worker_is_data_too(error: WorkerError) -> None:
+    """A handler need not parse the text."""
+    assert error.worker_id == 3
+
+
+def test_a_sample_that_crashed_is_named_with_its_worker_and_its_batch() -> None:
+    """And with the others of the batch, how often it was tried, and what to do next."""
+    first, *others = str(ALL["sample"]).split("\n")
+    assert type(ALL["sample"]) is WorkerCrashed
+    assert ALL["sample"].sample_index == 17
+    assert first == "worker 3 (pid 4711) was killed by SIGSEGV while loading sample 17"
+    assert "  where   batch 8, attempt 2 of 2" in others
+    assert "  lost    with it, of the same batch: samples [10, 12]" in others
+    assert "  try     load it in this process: loader.dataset[17]" in others
+
+
+def test_a_sample_that_hung_comes_with_its_stack() -> None:
+    """Every line of it under the first."""
+    assert type(ALL["hung"]) is WorkerTimeout
+    assert str(ALL["hung"]).startswith("worker 3 (pid 4711) hung while loading sample 'b'\n")
+    assert str(ALL["hung"]).endswith("\n  stack   File a\n          File b")
+
+
+@pytest.mark.parametrize(("what", "doing"), [("batch", "collating"), ("sending", "sending")])
+def test_a_batch_that_could_not_be_made_lists_its_samples(what: str, doing: str) -> None:
+    """No single one is to blame."""
+    first = str(ALL[what]).split("\n", 1)[0]
+    assert first == f"worker 3 (pid 4711) was killed by SIGSEGV while {doing} the samples [10, 17, 12]"
+    assert ALL[what].sample_index is None
+
+
+def test_a_batch_of_an_iterable_has_no_indices_to_list() -> None:
+    """Its elements have none."""
+    first = str(ALL["batch of an iterable"]).split("\n", 1)[0]
+    assert first == "worker 3 (pid 4711) was killed by SIGSEGV while collating a batch of the iterable dataset"
+
+
+def test_a_long_list_of_samples_is_cut() -> None:
+    """A batch of ten thousand does not fill the screen."""
+    assert len(str(losses.given_up(lost(Phase.COLLATE), [*range(10_000)], 8, 2))) < 1000
+    assert len(str(losses.given_up(lost(), [*range(10_000)], 8, 2))) < 1000
+
+
+def test_indices_that_do_not_compare_are_told_apart_by_their_place() -> None:
+    """An array as an index, which is neither equal nor unequal to another."""
+    error = losses.given_up(lost(), [np.arange(3), np.arange(2), np.arange(4)], 8, 2)
+    assert np.array_equal(error.sample_index, np.arange(2))  # type: ignore[arg-type]
+    assert "samples [array([0, 1, 2]), array([0, 1, 2, 3])]" in str(error)
+
+
+def test_a_worker_that_never_was_ready_says_where_to_look() -> None:
+    """The dataset's loading, or worker_init_fn."""
+    assert type(ALL["starting"]) is WorkerInitError
+    assert str(ALL["starting"]).startswith("worker 3 (pid 4711) exited with status 1 before its first sample\n")
+    assert "worker_init_fn" in str(ALL["starting"])
+
+
+def test_a_worker_that_dies_between_samples_says_how_often() -> None:
+    """With the argument that allowed it."""
+    assert type(ALL["idle"]) is TooManyRestarts
+    assert str(ALL["idle"]).startswith("worker 3 (pid 4711) was killed by SIGKILL while waiting for work\n")
+    assert "3 times within a minute, as max_restarts=3 allows" in str(ALL["idle"])
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_phase_has_its_words(phase: Phase) -> None:
+    """Also those in which a worker is seldom lost."""
+    assert "while" in str(losses.died_idle(lost(phase), 3))
+    assert losses.incident(lost(phase), [1, 2], "restarted").phase
+
+
+def test_a_lost_stream_says_how_much_came() -> None:
+    """And that the other workers go on."""
+    assert type(ALL["stream"]) is WorkerCrashed
+    assert "ends after 40 elements" in str(ALL["stream"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "exitcode", "said"),
+    [
+        (Reason.HUNG, -9, "hung"),
+        (Reason.STOPPED, -9, "was stopped by a signal and not continued"),
+        (Reason.EXITED, 0, "exited with status 0"),
+        (Reason.EXITED, 77, "exited with status 77"),
+        (Reason.EXITED, -11, "was killed by SIGSEGV"),
+        (Reason.EXITED, -50, "was killed by signal 50"),
+    ],
+)
+def test_how_a_process_ended_is_said_in_a_few_words(reason: Reason, exitcode: int, said: str) -> None:
+    """A kill that was ours is not reported as one."""
+    assert losses.how(lost(reason=reason, exitcode=exitcode)) == said
+
+
+@pytest.mark.parametrize(
+    ("reason", "exitcode", "expected"),
+    [
+        *((Reason.EXITED, -number, True) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
+        *((Reason.EXITED, -number, False) for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)),
+        (Reason.EXITED, 9, False),
+        (Reason.EXITED, 0, False),
+        (Reason.HUNG, -signal.SIGKILL, False),
+    ],
+)
+def test_a_kill_from_outside_is_told_from_the_samples_own_doing(reason: Reason, exitcode: int, expected: bool) -> None:
+    """An exit status 9 is not signal 9, and the kill of a hung worker is ours."""
+    assert losses.is_from_outside(lost(reason=reason, exitcode=exitcode)) is expected
+
+
+@pytest.mark.parametrize(
+    ("indices", "phase", "index"),
+    [
+        ([10, 17], Phase.FETCH, 17),
+        ([10, 17], Phase.COLLATE, None),
+        (None, Phase.FETCH, None),
+        ([10], Phase.FETCH, None),
+    ],
+)
+def test_an_incident_names_the_sample_that_was_in_hand(indices: Any, phase: Phase, index: Any) -> None:
+    """If one was. Batch and epoch are as given."""
+    incident = losses.incident(lost(phase, stack="File"), indices, "retried", epoch=1, batch=8, attempt=2)
+    assert (incident.cause, incident.done) == ("was killed by SIGSEGV", "retried")
+    assert (incident.worker_id, incident.pid, incident.evidence) == (3, 4711, "File")
+    assert incident.sample_index == index
+    assert (incident.epoch, incident.batch, incident.attempt) == (1, 8, 2)
+
+
+class Custom(Exception):
+    """With a module in its name."""
+
+
+def noted(error: Exception) -> Exception:
+    error.add_note("look at the header\nof the file")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("bad header"), "ValueError: bad header"),
+        (ValueError("bad\nheader"), "ValueError: bad"),
+        (ValueError(), "ValueError"),
+        (noted(ValueError("bad header")), "ValueError: bad header"),
+        (Custom("mine"), f"{__name__}.Custom: mine"),
+        (KeyError("k"), "KeyError: 'k'"),
+        (ExceptionGroup("many", [ValueError("one")]), "ExceptionGroup"),
+    ],
+    ids=repr,
+)
+def test_an_exception_is_told_in_one_line(error: Exception, said: str) -> None:
+    """Its type and the first line of its text, whatever notes and further lines come after."""
+    assert losses.raised(capture(error, "")) == said
+
+
+def test_of_an_exception_with_a_cause_the_last_is_told() -> None:
+    """That which was raised."""
+    error = ValueError("outer")
+    error.__cause__ = ValueError("inner")
+    assert losses.raised(capture(error, "")) == "ValueError: outer"

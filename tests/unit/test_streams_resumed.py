@@ -1,0 +1,298 @@
+"""A worker that replaces another takes its stream up: by the iterable's own state, or by running it again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.workers import streams
+from holdfast.workers.attempts import Care
+from holdfast.workers.board import PHASE, POSITION, SPAN, UNIT, Phase, private_row
+from holdfast.workers.messages import Progress
+from holdfast.workers.streams import IterableFetcher, StreamEnded
+
+from .jobs import job, where
+
+
+class ByGenerator:
+    """The dataset knows its state; its iterator is a generator, which does not."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 10:
+            self.at += 1
+            yield self.at - 1
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+class Cursor:
+    """An iterator that knows its state."""
+
+    def __init__(self, stop: int) -> None:
+        self.at, self.stop = 0, stop
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if self.at >= self.stop:
+            raise StopIteration
+        self.at += 1
+        return self.at - 1
+
+    state_dict, load_state_dict = ByGenerator.state_dict, ByGenerator.load_state_dict
+
+
+class ByIterator:
+    """Only the iterator knows its state."""
+
+    def __iter__(self) -> Cursor:
+        return Cursor(10)
+
+
+class ByBoth(ByIterator):
+    """Both have one, and they mean different things."""
+
+    def state_dict(self) -> dict[str, str]:
+        return {"name": "dataset"}
+
+    def load_state_dict(self, state: dict[str, str]) -> None:
+        assert state == {"name": "dataset"}
+
+
+class ByItself(Cursor):
+    """The dataset is its own iterator, and starts anew when one is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(10)
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = 0
+        return self
+
+
+class Plain:
+    """Knows nothing of states."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+STATEFUL: list[Callable[[], Any]] = [ByGenerator, ByIterator, ByBoth, ByItself]
+
+
+def opened(dataset: Any, state: bytes = b"", row: memoryview | None = None, **changes: Any) -> IterableFetcher:
+    made = job(dataset, is_iterable=True, **changes)
+    return IterableFetcher(made, private_row() if row is None else row, where, worker_id=0, state=state)
+
+
+def rest(one: IterableFetcher, size: int = 2) -> list[int]:
+    elements: list[int] = []
+    while True:
+        try:
+            elements += one.fetch([None] * size)
+        except StreamEnded:
+            return elements
+
+
+# --- by its own state -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", STATEFUL)
+@pytest.mark.parametrize("units", range(6))
+def test_a_stream_goes_on_from_its_state(make: Callable[[], Any], units: int) -> None:
+    """After any number of units: nothing twice, nothing missing."""
+    first = opened(make())
+    for _ in range(units):
+        first.fetch([None, None])
+    assert rest(opened(make(), first.state())) == [*range(2 * units, 10)]
+
+
+@pytest.mark.parametrize("make", STATEFUL)
+def test_a_dataset_is_asked_for_one_iterator(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a state or without: __iter__ may open files and draw numbers."""
+    calls: list[object] = []
+    monkeypatch.setattr(streams, "iter", lambda dataset: calls.append(dataset) or dataset.__iter__(), raising=False)
+    first = opened(make())
+    opened(make(), first.state())
+    assert len(calls) == 2
+
+
+def test_a_stream_without_a_state_has_none() -> None:
+    """It will be run again from the start."""
+    assert opened(Plain()).state() == b""
+
+
+class Unsendable(ByGenerator):
+    def state_dict(self) -> Any:
+        return {"at": self.at, "source": (element for element in ())}
+
+
+class AnotherMeaning(ByGenerator):
+    def state_dict(self, prefix: str) -> Any:  # type: ignore[override]
+        return {}
+
+
+class Refusing(ByGenerator):
+    def state_dict(self) -> Any:
+        raise RuntimeError("not while iterating")
+
+
+@pytest.mark.parametrize("make", [Unsendable, AnotherMeaning, Refusing])
+def test_a_state_that_cannot_be_taken_is_none(make: Callable[[], Any]) -> None:
+    """torch would never have asked for it: an epoch that works there works here."""
+    one = opened(make())
+    for _ in range(2):
+        one.fetch([None, None])
+        assert one.state() == b""
+    assert rest(one) == [*range(4, 10)]
+
+
+# --- by running it again ----------------------------------------------------------------------------------------------
+
+
+@given(units=st.integers(0, 7), size=st.integers(1, 4), auto_collation=st.booleans())
+def test_a_stream_is_run_up_to_where_it_was(units: int, size: int, auto_collation: bool) -> None:
+    """By as many units of the same size, also beyond its end; what is left is what was left."""
+
+    def taken(one: IterableFetcher) -> list[Any]:
+        units: list[Any] = []
+        try:
+            while True:
+                units.append(one.fetch([None] * size))
+        except StreamEnded:
+            return units
+
+    everything = taken(opened(range(10), auto_collation=auto_collation))
+    one = opened(range(10), auto_collation=auto_collation)
+    one.run_up_to(Progress({}, {}, units=units, unit_size=size), None)
+    assert taken(one) == everything[units:]
+
+
+def test_what_is_run_again_is_collated_again_but_for_what_killed_a_worker() -> None:
+    """A collate function may draw random numbers."""
+    seen: list[list[int]] = []
+    opened(Plain()).run_up_to(Progress({}, {}, units=4, unit_size=2, uncollated=(1, 2)), seen.append)
+    assert seen == [[0, 1], [6, 7]]
+
+
+def test_what_was_raised_the_first_time_is_not_raised_again() -> None:
+    """By an element, or by the collation."""
+
+    class Rough:
+        def __init__(self) -> None:
+            self.at = -1
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            self.at += 1
+            if self.at == 2:
+                raise ValueError(self.at)
+            return self.at
+
+    def collate(samples: list[int]) -> None:
+        raise KeyError(samples)
+
+    one = opened(Rough())
+    one.run_up_to(Progress({}, {}, units=2, unit_size=2), collate)
+    assert one.fetch([None, None]) == [3, 4]
+
+
+def test_a_stream_that_broke_is_broken_again() -> None:
+    """Its error was delivered: what comes after it is the end."""
+
+    def broken() -> Iterator[int]:
+        yield from (0, 1, 2)
+        raise ValueError("bad")
+
+    one = opened(broken(), care=Care("skip"))
+    one.run_up_to(Progress({}, {}, units=2, unit_size=2), None)
+    with pytest.raises(ValueError, match="bad"):
+        one.fetch([None, None])
+    again = opened(broken(), care=Care("skip"))
+    again.run_up_to(Progress({}, {}, units=3, unit_size=2), None)
+    with pytest.raises(StreamEnded):
+        again.fetch([None, None])
+
+
+@pytest.mark.usefixtures("generators_restored")
+def test_random_elements_come_again_from_the_same_numbers() -> None:
+    """A shuffle buffer: the state of the generator when the epoch began is all that is needed."""
+
+    def shuffled() -> Iterator[int]:
+        left = list(range(10))
+        while left:
+            yield left.pop(random.randrange(len(left)))
+
+    state = random.getstate()
+    expected = rest(opened(shuffled()))
+    random.setstate(state)
+    one = opened(shuffled())
+    one.run_up_to(Progress({}, {}, units=3, unit_size=2), None)
+    assert rest(one) == expected[6:]
+
+
+def test_the_board_says_that_it_is_run_again_and_that_it_goes_on() -> None:
+    """No unit is in hand, whose samples could be blamed. Each step is another row: many quick ones are no hang."""
+    row, rows = private_row(), list[tuple[int, int, int]]()
+
+    def watched() -> Iterator[int]:
+        while True:
+            rows.append((row[PHASE], row[UNIT], row[SPAN]))
+            yield 0
+
+    def collate(samples: Any) -> None:
+        rows.append((row[PHASE], row[UNIT], row[SPAN]))
+
+    one = opened(watched(), row=row)
+    one.run_up_to(Progress({}, {}, units=3, unit_size=1), collate)
+    assert {phase for phase, _, _ in rows} == {Phase.REPLAY}
+    assert all(unit < 0 for _, unit, _ in rows)
+    assert len({unit for _, unit, _ in rows}) == 3
+    one.fetch([None])
+    assert rows[-1][0] == Phase.FETCH
+
+
+def test_the_board_says_which_element_of_the_unit_is_in_hand() -> None:
+    """Each is a sample of its own to a deadline."""
+    row, seen = private_row(), list[tuple[int, int, int]]()
+
+    def watched() -> Iterator[int]:
+        while True:
+            seen.append((row[PHASE], row[POSITION], row[SPAN]))
+            yield 0
+
+    one = opened(watched(), row=row)
+    one.fetch([None, None])
+    one.fetch([None])
+    assert seen == [(Phase.FETCH, 0, 1), (Phase.FETCH, 1, 1), (Phase.FETCH, 0, 1)]
+
+
+@pytest.mark.usefixtures("generators_restored")
+def test_the_numbers_of_an_element_depend_on_worker_and_place_alone() -> None:
+    """rng="sample": not on the size of units, nor on what else draws."""
+
+    def numbers() -> Iterator[float]:
+        while True:
+            yield random.random()
+
+    one, other = opened(numbers(), sample_seed=5), opened(numbers(), sample_seed=5)
+    expected = one.fetch([None] * 6)
+    random.seed(1)
+    assert [*other.fetch([None] * 2), *other.fetch([None] * 4)] == expected
+    assert set(opened(numbers(), sample_seed=6).fetch([None] * 6)).isdisjoint(expected)

@@ -1,0 +1,232 @@
+"""Judging from outside whether a worker is still at work: steps that take too long, processes that were stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.workers.board import Doing, Phase
+from holdfast.workers.watching import STACK_SIGNAL, Deadline, StopWatch, take_stack, tick_s
+from waits import PATIENCE_S, wait_until
+
+LIMIT_S = 10.0
+TICK_S = 0.5
+WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
+
+
+def doing(phase: Phase = Phase.FETCH, unit: int = 0, position: int = 0, life: int = 1, span: int = 1) -> Doing:
+    return Doing(phase, unit, position, life, span)
+
+
+def ticks_until_over(deadline: Deadline, step: Doing, elapsed_s: float = TICK_S, at_most: int = 1000) -> int | None:
+    """How many looks at the same step it takes; None if it is never over."""
+    return next((k for k in range(1, at_most) if deadline.is_over(step, elapsed_s)), None)
+
+
+# --- how often to look ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit_s", "expected"), [(None, 0.5), (60.0, 0.5), (2.5, 0.5), (1.0, 0.2), (0.1, 0.02)])
+def test_the_shorter_the_deadline_the_closer_the_look(limit_s: float | None, expected: float) -> None:
+    """Five times within it, and at least twice a second: stops are looked for, too."""
+    assert tick_s(limit_s) == pytest.approx(expected)
+
+
+# --- deadlines ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", WATCHED)
+def test_a_step_may_take_as_long_as_the_limit_and_no_longer(phase: Phase) -> None:
+    """Counted from the first look that saw it: 20 ticks of half a second are ten seconds, the 22nd look is over."""
+    assert ticks_until_over(Deadline(LIMIT_S), doing(phase)) == 22
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in WATCHED])
+def test_what_is_no_step_of_a_sample_is_not_timed(phase: Phase) -> None:
+    """Waiting for work, starting, or waiting for another attempt."""
+    assert ticks_until_over(Deadline(LIMIT_S), doing(phase)) is None
+
+
+def test_without_a_limit_nothing_is_timed() -> None:
+    """sample_timeout=None."""
+    assert ticks_until_over(Deadline(None), doing()) is None
+
+
+def test_a_step_about_many_samples_may_take_as_many_times_as_long() -> None:
+    """`__getitems__` of 4, or the collation of 4."""
+    assert ticks_until_over(Deadline(LIMIT_S), doing(position=-1, span=4)) == 4 * 20 + 2
+    assert ticks_until_over(Deadline(LIMIT_S), doing(span=0)) == 22
+
+
+@pytest.mark.parametrize(
+    "other", [doing(Phase.COLLATE), doing(unit=1), doing(position=1), doing(life=2), doing(span=2)], ids=repr
+)
+def test_any_change_of_the_row_is_progress(other: Doing) -> None:
+    """Another phase, sample, unit or life: the count begins anew, and so does that of the first when it comes back."""
+    deadline = Deadline(LIMIT_S)
+    for step in (doing(), other, doing()):
+        assert not any(deadline.is_over(step, TICK_S) for _ in range(20))
+
+
+def test_time_in_a_phase_that_is_not_timed_does_not_count() -> None:
+    """A minute of waiting between two attempts at the same sample."""
+    deadline = Deadline(LIMIT_S)
+    assert not any(deadline.is_over(doing(), TICK_S) for _ in range(20))
+    assert not any(deadline.is_over(doing(Phase.BACKOFF), TICK_S) for _ in range(120))
+    assert ticks_until_over(deadline, doing()) == 22
+
+
+def test_a_watcher_that_was_suspended_itself_does_not_see_a_hang() -> None:
+    """A laptop that slept for an hour: the time since the last look is capped to a tick by who calls, as here."""
+    deadline = Deadline(LIMIT_S)
+    for wall_s in (TICK_S, TICK_S, 3600.0, TICK_S):
+        assert not deadline.is_over(doing(), min(wall_s, tick_s(LIMIT_S)))
+
+
+@given(
+    limit_s=st.floats(0.01, 100),
+    steps=st.lists(st.tuples(st.integers(0, 2), st.floats(0, 0.5), st.integers(1, 3)), max_size=60),
+)
+def test_a_deadline_is_the_sum_of_what_was_seen_of_one_step(
+    limit_s: float, steps: list[tuple[int, float, int]]
+) -> None:
+    """Added up anew from the whole history."""
+    deadline, run_s, last = Deadline(limit_s), 0.0, None
+    for position, elapsed_s, span in steps:
+        step = doing(position=position, span=span)
+        run_s = run_s + elapsed_s if step == last else 0.0
+        last = step
+        assert deadline.is_over(step, elapsed_s) == (run_s > limit_s * span)
+
+
+# --- stopped processes ----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def child(program: str, *fds: int) -> Iterator[int]:
+    """A child that runs the program, from when it says that it is ready; its pidfd."""
+    source = textwrap.dedent(program) + "\nprint('ready', flush=True)\nwait()\n"
+    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, pass_fds=fds)
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield pidfd
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+        process.stdout.close()  # type: ignore[union-attr]
+        os.close(pidfd)
+
+
+SLEEPS = "import time\ndef wait():\n    time.sleep(1000)"
+
+
+def test_a_child_that_runs_is_not_stopped() -> None:
+    """However long it is watched."""
+    with child(SLEEPS) as pidfd:
+        watch = StopWatch(pidfd)
+        assert not any(watch.is_over(TICK_S) for _ in range(20))
+
+
+def test_a_child_that_was_stopped_and_not_continued_is_over() -> None:
+    """After a grace of a second of the watcher's ticks."""
+    with child(SLEEPS) as pidfd:
+        watch = StopWatch(pidfd)
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        wait_until(lambda: watch.is_over(0.01), PATIENCE_S, "the stop")
+        assert watch.is_over(0.0)
+
+
+def test_a_child_that_is_continued_within_the_grace_is_well() -> None:
+    """And the next stop has the whole grace again."""
+    with child(SLEEPS) as pidfd:
+        watch = StopWatch(pidfd)
+        for _ in range(3):
+            signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+            wait_until(lambda: watch.is_over(0.0) or watch._is_stopped, PATIENCE_S, "the stop")
+            assert not watch.is_over(0.9)
+            signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+            wait_until(lambda: not (watch.is_over(0.0) or watch._is_stopped), PATIENCE_S, "the continuation")
+
+
+def test_stopped_and_continued_between_two_looks_is_nothing() -> None:
+    """Only the last news counts."""
+    with child(SLEEPS) as pidfd:
+        watch = StopWatch(pidfd)
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        os.waitid(os.P_PIDFD, pidfd, os.WSTOPPED | os.WNOWAIT)
+        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+        os.waitid(os.P_PIDFD, pidfd, os.WCONTINUED | os.WNOWAIT)
+        assert not any(watch.is_over(TICK_S) for _ in range(5))
+
+
+def test_a_child_that_is_dead_is_not_stopped_and_stays_to_be_reaped() -> None:
+    """Its exit status is for who buries it."""
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+    pidfd = os.pidfd_open(process.pid)
+    os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
+    watch = StopWatch(pidfd)
+    assert not any(watch.is_over(TICK_S) for _ in range(5))
+    assert process.wait(PATIENCE_S) == 7
+    assert not watch.is_over(TICK_S)
+    os.close(pidfd)
+
+
+# --- stacks ---------------------------------------------------------------------------------------------------------
+
+DUMPS = f"""
+    import faulthandler, threading, time
+    faulthandler.register({int(STACK_SIGNAL)}, file=FD, all_threads=True)
+
+    def in_a_thread():
+        time.sleep(1000)
+
+    def wait():
+        threading.Thread(target=in_a_thread, daemon=True).start()
+        hung_here()
+
+    def hung_here():
+        time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def stacks() -> Iterator[int]:
+    fd = os.memfd_create("stacks")
+    yield fd
+    os.close(fd)
+
+
+def test_the_stacks_of_all_threads_are_taken_each_time_anew(stacks: int) -> None:
+    """From the file that the child writes them to; it goes on, and what it wrote before is not told again."""
+    with child(DUMPS.replace("FD", str(stacks)), stacks) as pidfd:
+        wait_until(lambda: "in hung_here" in take_stack(pidfd, stacks), PATIENCE_S, "the stack")
+        wait_until(lambda: "in in_a_thread" in take_stack(pidfd, stacks), PATIENCE_S, "the thread's stack")
+        assert os.pread(stacks, 1 << 20, 0).count(b"in hung_here") >= 2
+
+
+def test_of_a_child_that_writes_nothing_there_is_no_stack_and_no_long_wait(stacks: int) -> None:
+    """Stopped, or stuck in the kernel: it is ended without."""
+    with child(DUMPS.replace("FD", str(stacks)), stacks) as pidfd:
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        os.waitid(os.P_PIDFD, pidfd, os.WSTOPPED | os.WNOWAIT)
+        assert take_stack(pidfd, stacks) == ""
+
+
+def test_of_a_child_that_is_gone_there_is_no_stack(stacks: int) -> None:
+    """It died between the look and the signal."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    pidfd = os.pidfd_open(process.pid)
+    process.wait(PATIENCE_S)
+    assert take_stack(pidfd, stacks) == ""
+    os.close(pidfd)
