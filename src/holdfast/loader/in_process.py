@@ -137,12 +137,15 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         return Fate.VOID if is_empty else None
 
     def _collate(self, state: UnitState, samples: Any) -> tuple[Any, Fate | None]:
-        retries = self._policy.max_retries if self._policy.care.passes_over else 0
+        retries, failed = self._policy.max_retries if self._policy.care.passes_over else 0, ""
         while True:
             try:
                 if self._fetcher.sample_seed is not None:
                     rng.seed_collate(self._fetcher.sample_seed, state.places[0])
-                return self._collate_fn(samples), None
+                batch = self._collate_fn(samples)
+                if failed:
+                    self._note(failed, "retried", phase="collating")
+                return batch, None
             except Exception as error:
                 if not self._policy.care.may_pass_over(error):
                     raise
@@ -150,7 +153,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             retries -= 1
             if retries < 0:
                 return None, self._give_up_batch(state)
-            self._note(f"{type(self._error).__name__}: {self._error}", "retried", phase="collating")
+            failed = f"{type(self._error).__name__}: {self._error}"
 
     def _give_up_batch(self, state: UnitState) -> Fate:
         assert self._error is not None
