@@ -72,11 +72,13 @@ else:
             raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
         memory = (ctypes.c_ubyte * nbytes).from_address(address)
         # not at exit: tensors may still be in use then, and the kernel does it anyway
-        weakref.finalize(memory, _libc.munmap, address, nbytes).atexit = False
+        memory.mapping = mapping = weakref.finalize(memory, _libc.munmap, address, nbytes)  # type: ignore[attr-defined]
+        mapping.atexit = False
         return memory
 
     def _give_back(memory: Any, start: int, stop: int) -> None:
-        if _MADV_REMOVE is not None:
+        # (the collector unmaps before it has an iterator in the same cycle close its pool)
+        if _MADV_REMOVE is not None and memory.mapping.alive:
             _libc.madvise(ctypes.addressof(memory) + start, stop - start, _MADV_REMOVE)
 
 
