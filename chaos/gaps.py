@@ -1,10 +1,10 @@
 """The gap that the training loop sees for each kill. Pure: times in, figures out.
 
-A kill can delay what was under way when it came, and batches come in order: so its gap is the longest interval between
-two deliveries from the one it falls into until as many batches have come as were under way. In a storm of kills
-these windows overlap: a kill whose window meets that of a slower sort (a stop, or a supervisor's death) has no figure
-of its own, because what would be measured is the other. Kills before the first batch of an epoch or after its last
-one are survived or not, but have no gap.
+A kill can delay what was under way when the process was gone, and batches come in order: so its gap is the longest
+interval between two deliveries from the one it falls into until as many batches have come as were under way. In a storm
+of kills these windows overlap: a kill whose window meets that of a slower sort (a stop, or a supervisor's death) has no
+figure of its own, because what would be measured is the other. Kills before the first batch of an epoch or after its
+last one are survived or not, but have no gap.
 Runs in: main.
 """
 
@@ -19,6 +19,7 @@ from itertools import pairwise
 from .killer import Kill
 
 _FELT_S = 3.0  # a kill between epochs, in the next one
+_FOLLOWING_S = 0.02  # workers follow their supervisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def gaps_by_sort(
     kills: Sequence[Kill], epochs: Sequence[Sequence[float]], capacity: int, unit_s: float
 ) -> dict[str, list[Gap]]:
     """The gaps of all kills that have one, by sort."""
-    windows = [_window(kill.time_s, epochs, capacity) for kill in kills]
+    windows = [_window(kill, epochs, capacity) for kill in kills]
     spans = [_span(kill, window) for kill, window in zip(kills, windows, strict=True)]
     slow = [(_rank(kill), span) for kill, span in zip(kills, spans, strict=True) if _rank(kill)]
     found: dict[str, list[Gap]] = {}
@@ -81,12 +82,13 @@ def gaps_by_sort(
     return found
 
 
-def _window(time_s: float, epochs: Sequence[Sequence[float]], capacity: int) -> Sequence[float]:
+def _window(kill: Kill, epochs: Sequence[Sequence[float]], capacity: int) -> Sequence[float]:
     """The deliveries around a kill, from the one before it on; empty if it came between epochs."""
+    felt_s = kill.gone_s + (_FOLLOWING_S if kill.role == "supervisor" else 0.0)
     for deliveries in epochs:
-        after = bisect_right(deliveries, time_s)
-        if 0 < after < len(deliveries):
-            return deliveries[after - 1 : after + capacity + 1]
+        before, after = bisect_right(deliveries, kill.time_s), bisect_right(deliveries, felt_s)
+        if before > 0 and after < len(deliveries):
+            return deliveries[before - 1 : after + capacity + 1]
     return ()
 
 

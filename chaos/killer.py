@@ -29,6 +29,7 @@ STACKS_SIGNAL = signal.SIGUSR2
 _KILL_AFTER_S = 60.0
 _SLICE_S = 0.25
 _AT_ONCE_S = 0.003
+_DYING_S, _LONGEST_DYING_S = 0.02, 1.0
 _SPARE_STOPPED_SHARE = 0.9
 
 _FATAL = {
@@ -66,6 +67,8 @@ class Kill:
     """One signal that was sent to a process that was alive."""
 
     time_s: float
+    gone_s: float
+    """When the process was seen to be gone, or, in a storm, where nobody waits to see it, when it will have been."""
     pid: int
     role: Role
     signal: str
@@ -137,9 +140,9 @@ class Killer:
         victim = self._choose_victim(find_family(self._orders.training_pid, self._orders.method))
         if victim is None:
             return
-        delivered = self._cells.delivered
         if not self._send(victim, self._choose_signal(victim.role)):
             return
+        delivered = self._cells.delivered
         self._fruitless += 1
         self._delivered_at_kill = delivered
         if victim.role == "supervisor":
@@ -170,15 +173,26 @@ class Killer:
         try:
             if not is_alive(victim):
                 return False
-            kill = Kill(time.monotonic(), victim.pid, victim.role, number.name, victim.supervisor_is_stopped)
+            sent_s = time.monotonic()
             signal.pidfd_send_signal(pidfd, number)
+            gone_s = self._see_it_go(pidfd, number, sent_s)
         except ProcessLookupError:
             return False
         finally:
             os.close(pidfd)
+        kill = Kill(sent_s, gone_s, victim.pid, victim.role, number.name, victim.supervisor_is_stopped)
         print(json.dumps(dataclasses.asdict(kill)), flush=True)
         self._cells.killed()
         return True
+
+    def _see_it_go(self, pidfd: int, number: signal.Signals, sent_s: float) -> float:
+        """A process takes milliseconds to die, in which a fast loader delivers a lot."""
+        if number == signal.SIGSTOP:
+            return sent_s
+        if not self._orders.settle:
+            return sent_s + _DYING_S
+        select.select([pidfd], [], [], _LONGEST_DYING_S)
+        return time.monotonic()
 
 
 def main() -> None:

@@ -79,6 +79,11 @@ class Scenario:
         return self.kind in _RUN_AGAIN
 
     @property
+    def is_map(self) -> bool:
+        """Whether the dataset is map-style."""
+        return self.kind in _MAPS
+
+    @property
     def is_light(self) -> bool:
         """Whether all its epochs together are soon over: what the short run is made of."""
         samples = len(self.leave_after) * self.length
@@ -123,7 +128,7 @@ class Scenario:
             "drop_last": self.drop_last,
             "num_workers": num_workers,
         }
-        if self.kind in _MAPS:
+        if self.is_map:
             arguments["shuffle"] = self.shuffle
         if num_workers:
             arguments["prefetch_factor"] = self.prefetch_factor

@@ -9,7 +9,7 @@ from chaos.killer import Kill
 
 
 def kill(time_s: float, role: Role = "worker", number: str = "SIGKILL", beside_stopped: bool = False) -> Kill:
-    return Kill(time_s, 1, role, number, beside_stopped)
+    return Kill(time_s, time_s, 1, role, number, beside_stopped)
 
 
 def gaps(kills: list[Kill], *epochs: list[float], capacity: int = 2) -> dict[str, list[float]]:
@@ -25,6 +25,12 @@ def test_a_gap_is_the_longest_interval_until_all_that_was_under_way_has_come() -
 def test_a_gap_is_the_longer_interval_that_the_kill_falls_into() -> None:
     """It began before the kill and is counted whole."""
     assert gaps([kill(1.5)], [0, 1, 9, 10, 11]) == {"worker": [8]}
+
+
+def test_the_time_that_a_process_takes_to_die_counts() -> None:
+    """Two more deliveries come from it, or past it, before it is gone: as many as were under way come after those."""
+    slow_to_die = Kill(0.5, 2.5, 1, "worker", "SIGKILL", supervisor_is_stopped=False)
+    assert gaps([slow_to_die], [0, 1, 2, 3, 4, 9, 19]) == {"worker": [5]}
 
 
 @pytest.mark.parametrize("time_s", [-1.0, 2.5, 8.0])
