@@ -104,6 +104,15 @@ class ShuffledElements(Elements):
         yield from map(self.spec.make, buffer)
 
 
+class PermutedElements(Elements):
+    """Iterable, not a generator: its order is drawn as the epoch begins, before the first element is asked for."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        order = list(own_share(self.length))
+        random.shuffle(order)
+        return map(self.spec.make, order)
+
+
 class StatefulElements(Elements):
     """Iterable whose iterator says where it is. Its state is `state_bytes` larger than need be."""
 

@@ -1,7 +1,7 @@
 """The gap that the training loop sees for each kill. Pure: times in, figures out.
 
 A kill can delay what was under way when it came, and batches come in order: so its gap is the longest interval between
-two deliveries from the one it falls into until as many batches have come as were under way. Kills are so frequent that
+two deliveries from the one it falls into until as many batches have come as were under way. In a storm of kills
 these windows overlap: a kill whose window meets that of a slower sort (a stop, or a supervisor's death) has no figure
 of its own, because what would be measured is the other. Kills before the first batch of an epoch or after its last
 one are survived or not, but have no gap.

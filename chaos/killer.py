@@ -54,6 +54,8 @@ class Orders:
     capacity: int
     patience: int
     """Kills without a delivery in between, before it waits for one."""
+    settle: int
+    """Deliveries after each kill, before the next."""
     supervisor_share: float
     stop_share: float
     supervisor_stop_share: float
@@ -125,6 +127,8 @@ class Killer:
     def _may_kill(self) -> bool:
         if self._cells.delivered != self._delivered_at_kill:
             self._fruitless = 0
+        if self._cells.delivered < self._delivered_at_kill + self._orders.settle:
+            return False
         return (
             self._cells.is_armed and self._cells.kills < self._orders.kills and self._fruitless < self._orders.patience
         )

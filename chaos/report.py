@@ -13,7 +13,7 @@ from .gaps import Gap, Spread, gaps_by_sort, sort_of, spread
 from .training import Outcome
 
 AIM_S = 0.05
-"""For a worker killed under fork: p95 of the gap above the time that the lost unit takes."""
+"""For a worker killed under fork, one at a time: p95 of the gap above the time that the lost unit takes."""
 
 
 @dataclass(slots=True)
@@ -76,9 +76,10 @@ class Report:
 
 def _lines_of(outcome: Outcome) -> dict[str, Line]:
     again = ", iterable run again" if outcome.scenario.is_run_again else ""
+    storm = ", in a storm" if outcome.scenario.is_storm else ""
 
     def name(sort: str) -> str:
-        return sort + again if sort in {"worker", "supervisor"} else sort
+        return sort + (again if sort in {"worker", "supervisor"} else "") + storm
 
     scenario = outcome.scenario
     gaps = gaps_by_sort(outcome.kills, outcome.epochs, scenario.capacity, outcome.unit_s)

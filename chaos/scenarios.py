@@ -21,6 +21,7 @@ from .datasets import (
     COLLATES,
     DRAWS,
     Elements,
+    PermutedElements,
     Samples,
     SamplesInOneCall,
     SampleSpec,
@@ -29,9 +30,10 @@ from .datasets import (
     drawing_init,
 )
 
-Kind = Literal["map", "map in one call", "iterable", "iterable with state", "shuffled iterable"]
-_KINDS: tuple[Kind, ...] = ("map", "map", "map in one call", "iterable", "iterable with state", "shuffled iterable")
-_RUN_AGAIN: tuple[Kind, ...] = ("iterable", "shuffled iterable")
+Kind = Literal["map", "map in one call", "iterable", "iterable with state", "shuffled iterable", "permuted iterable"]
+_MAPS: tuple[Kind, ...] = ("map", "map in one call")
+_RUN_AGAIN: tuple[Kind, ...] = ("iterable", "shuffled iterable", "permuted iterable")
+_KINDS: tuple[Kind, ...] = (*_MAPS, *_MAPS, *_RUN_AGAIN, "iterable with state")
 
 _LONGEST_UNIT_S = 0.06
 _LONGEST_REPLAY_S = 0.08
@@ -60,6 +62,8 @@ class Scenario:
     num_workers: int
     prefetch_factor: int
     persistent: bool
+    is_storm: bool
+    """Kill all the time, also what is just recovering. Else one at a time, when the last is got over."""
     state_bytes: int
     leave_after: tuple[int | None, ...]
     """Of each epoch: after how many batches the training loop leaves it; None: at its end."""
@@ -94,6 +98,7 @@ class Scenario:
             "map in one call": SamplesInOneCall,
             "iterable": Elements,
             "shuffled iterable": ShuffledElements,
+            "permuted iterable": PermutedElements,
         }
         return kinds[self.kind](self.spec, self.length)
 
@@ -118,7 +123,7 @@ class Scenario:
             "drop_last": self.drop_last,
             "num_workers": num_workers,
         }
-        if not self.kind.startswith(("iterable", "shuffled")):
+        if self.kind in _MAPS:
             arguments["shuffle"] = self.shuffle
         if num_workers:
             arguments["prefetch_factor"] = self.prefetch_factor
@@ -154,6 +159,7 @@ def make_scenario(method: str, seed: int, number: int) -> Scenario:
         num_workers=num_workers,
         prefetch_factor=choose.choice((1, 2, 2, 4)),
         persistent=choose.random() < 0.5,
+        is_storm=choose.random() < 0.5,
         state_bytes=choose.choice((0, 0, 100_000)),
         leave_after=tuple(leave() for _ in range(choose.choice((1, 2, 3)))),
     )
@@ -190,4 +196,4 @@ def _choose_length(choose: random.Random, kind: Kind, spec: SampleSpec, batch_si
 
 
 def _choose_leaving(choose: random.Random, units: int) -> int | None:
-    return choose.randrange(1, units) if units > 1 and choose.random() < 0.2 else None
+    return choose.randrange(1, units) if units > 1 and choose.random() < 0.3 else None

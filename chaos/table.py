@@ -46,6 +46,7 @@ def describe(outcome: Outcome) -> str:
         f"{scenario.num_workers} workers x {scenario.prefetch_factor}",
         f"{len(scenario.leave_after)} epochs",
     ]
+    words.append("storm" if scenario.is_storm else "one at a time")
     if scenario.persistent:
         words.append("persistent")
     if spec.draws:

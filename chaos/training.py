@@ -196,6 +196,7 @@ def _killer(scenario: Scenario, kills: int, cells: Cells, killed: list[Kill]) ->
         mean_pause_s=_PAUSE_S[scenario.method],
         capacity=scenario.capacity,
         patience=3 * scenario.num_workers,
+        settle=0 if scenario.is_storm else scenario.capacity + 2,
         supervisor_share=_SUPERVISOR_SHARE[scenario.method],
         stop_share=_STOP_SHARE,
         supervisor_stop_share=_SUPERVISOR_STOP_SHARE,

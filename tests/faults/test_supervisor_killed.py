@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+import stops_on_import
 from helpers import CLOSE_DEADLINE_S, Numbers, numbers, wait_until_ended, worker_pids
 from holdfast import DataLoader
 
@@ -137,3 +138,17 @@ def test_a_new_supervisor_knows_that_workers_were_ready_before(tmp_path: Path) -
         wait_until_ended([supervisor])
         check_to_the_end(iterator, 1)
         assert not dies_once.marker.exists()
+
+
+def test_a_supervisor_that_is_stopped_while_it_imports_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It need not tick as long as it imports, which may take minutes; but one that was stopped will never be done."""
+    marker = tmp_path / "stop the next process that imports it"
+    monkeypatch.setenv(stops_on_import.MARKER, str(marker))
+    marker.touch()
+    dataset = stops_on_import.FromSuchModule(BATCHES * BATCH_SIZE)
+    with DataLoader(dataset, BATCH_SIZE, num_workers=1, multiprocessing_context="spawn") as loader:
+        check_to_the_end(iter(loader), 0)
+        assert not marker.exists()
+        assert loader.stats().supervisor_restarts == 1

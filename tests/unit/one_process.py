@@ -27,7 +27,7 @@ def begun(slot: Slot) -> SlotWriter:
 
 def adopted(writer: SlotWriter, pool: SlotPool) -> list[Slot]:
     """What a worker spilled, as the main process has it: its descriptors travelled, so they are other ones."""
-    fds = [os.dup(fd) for fd in writer.spilled_fds()]
+    fds = [os.dup(fd) for fd in writer.spilled_handles()]
     return [pool.adopt(fd, nbytes) for fd, nbytes in zip(fds, writer.spilled_bytes(), strict=True)]
 
 

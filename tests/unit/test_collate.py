@@ -179,5 +179,5 @@ def test_a_batch_too_large_for_its_slot_is_stacked_in_memory_of_its_own() -> Non
     writer = installed()
     batch = default_collate([torch.ones(50_000), torch.ones(50_000)])
     assert is_in_slot(batch, writer)
-    assert len(writer.spilled_fds()) == 1
+    assert len(writer.spilled_handles()) == 1
     writer.end()

@@ -16,8 +16,8 @@ import pytest
 
 from holdfast.transport import pickling
 from holdfast.workers.board import Board, Phase
-from holdfast.workers.job import CarriedJob
-from holdfast.workers.launching import Forking, Identity, Newborn, Spawning, import_quietly
+from holdfast.workers.job import CarriedJob, import_quietly
+from holdfast.workers.launching import Forking, Identity, Newborn, Spawning
 from waits import PATIENCE_S, wait_until
 
 from .jobs import job

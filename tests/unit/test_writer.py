@@ -55,7 +55,7 @@ def test_what_fits_is_not_spilled() -> None:
     writer = begun(slot)
     assert writer.reserve(SLOT_BYTES) == (0, 0)
     assert len(writer.areas) == 1
-    assert writer.spilled_fds() == []
+    assert writer.spilled_handles() == []
     assert writer.spilled_bytes() == []
 
 
@@ -66,7 +66,7 @@ def test_what_does_not_fit_goes_into_memory_of_the_workers_own() -> None:
     writer.reserve(100)
     assert writer.reserve(SLOT_BYTES) == (1, 0)
     assert writer.spilled_bytes() == [slot_bytes_for(2 * SLOT_BYTES)]
-    (fd,) = writer.spilled_fds()
+    (fd,) = writer.spilled_handles()
     assert os.fstat(fd).st_size == slot_bytes_for(2 * SLOT_BYTES)
     assert writer.used_bytes() == [100, SLOT_BYTES]
     writer.end()
@@ -78,7 +78,7 @@ def test_a_batch_of_many_small_parts_needs_few_descriptors() -> None:
     writer = begun(slot)
     for _ in range(4096):
         writer.reserve(64 * 1024)
-    assert len(writer.spilled_fds()) <= 6
+    assert len(writer.spilled_handles()) <= 6
     writer.end()
 
 
@@ -87,7 +87,7 @@ def test_one_very_large_part_spills_once() -> None:
     slot = new_slot()
     writer = begun(slot)
     assert writer.reserve(500 * SLOT_BYTES) == (1, 0)
-    assert len(writer.spilled_fds()) == 1
+    assert len(writer.spilled_handles()) == 1
     writer.end()
 
 
@@ -101,7 +101,7 @@ def test_bytes_written_lie_where_the_writer_says() -> None:
     assert bytes(slot[start : start + 5]) == b"hello"
     large = bytes(range(256)) * 256
     assert writer.write(large) == (1, 0, len(large))
-    assert os.pread(writer.spilled_fds()[0], len(large), 0) == large
+    assert os.pread(writer.spilled_handles()[0], len(large), 0) == large
     writer.end()
 
 
@@ -217,7 +217,7 @@ def test_starting_over_forgets_what_was_written_but_not_who_holds_it() -> None:
     writer.reserve(2 * SLOT_BYTES)
     writer.start_over(area_of(slot))
     assert not writer.accepts_tensors
-    assert (writer.used_bytes(), writer.spilled_fds()) == ([0], [])
+    assert (writer.used_bytes(), writer.spilled_handles()) == ([0], [])
     assert writer.is_kept()
     assert kept is not None
 

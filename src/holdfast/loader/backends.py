@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import entry_points
-from typing import cast
+from typing import Any, cast
 
 from holdfast import options
+from holdfast.workers import portable
 from holdfast.workers.backend import BackendFactory
 
 _GROUP = "holdfast.backends"
-_OURS: dict[str, BackendFactory] = {}
-_FOR_PLATFORM = {"linux": "linux"}
+_OURS: dict[str, BackendFactory] = {"portable": portable.PortableCrew}
+_FOR_PLATFORM = {"linux": "linux", "darwin": "portable", "win32": "portable"}
 
 if sys.platform == "linux":  # imported now, not when the first batch is waited for
     from holdfast.workers.linux import Crew
@@ -32,9 +33,19 @@ def check_name(name: str | None) -> None:
     raise ValueError(f"backend={name!r} is not known: use None (what fits this platform) or one of {known}")
 
 
+def check_context(name: str | None, context: Any) -> None:
+    """Refuse a `multiprocessing_context=` that the chosen backend cannot have, at construction too."""
+    if _choose(name) == "portable":
+        portable.check_context(context)
+
+
+def _choose(name: str | None) -> str | None:
+    return name or options.forced_backend() or _FOR_PLATFORM.get(sys.platform)
+
+
 def find(name: str | None) -> BackendFactory:
     """The factory for a loader's `backend=` argument."""
-    chosen = name or options.forced_backend() or _FOR_PLATFORM.get(sys.platform)
+    chosen = _choose(name)
     if chosen is None:
         raise ValueError(f"holdfast has no backend for this platform ({sys.platform}) yet: set {options.DISABLE}=1")
     if chosen in _OURS:

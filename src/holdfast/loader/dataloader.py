@@ -46,7 +46,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         sample_timeout: seconds one sample may take. Past it the worker is replaced, and the sample treated as above.
         skipped_file: where bad samples are remembered between runs. They are not tried again.
         rng: "worker", torch's seeding; "sample": random numbers depend only on seed, epoch and position.
-        backend: what runs the workers. None: what fits this platform.
+        backend: what runs the workers. None: what fits this platform. "portable": spawned processes and nothing that
+            only Linux has, which is what Windows and macOS get.
     """
 
     def __init__(  # noqa: PLR0917  (torch's signature)
@@ -112,6 +113,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             in_order=in_order,
         )
         if not self._disabled:
+            backends.check_context(backend, self.multiprocessing_context)
             is_iterable = self._dataset_kind == _DatasetKind.Iterable
             policy.check_length(dataset if is_iterable else self.sampler)
         self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)

@@ -25,7 +25,7 @@ _DOING = {
     Phase.BACKOFF: "waiting for another attempt",
     Phase.REPLAY: "running the iterable up to where it was",
 }
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
 
 
 def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> WorkerError:

@@ -6,15 +6,15 @@ Nothing is decided here. Runs in: main process.
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
 
+from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
 from holdfast.workers.messages import Result, SlotRef, Unit, place_of
@@ -111,11 +111,11 @@ class Units:
     def take(self, done: UnitDone) -> UnitState | None:
         """Book a result. None if it is of a unit, or an attempt, that was given up."""
         result = done.result
-        if len(done.fds) != len(result.spilled):
-            for fd in done.fds:
-                os.close(fd)
+        if len(done.handles) != len(result.spilled):
+            for handle in done.handles:
+                discard(handle)
             raise DescriptorsRanOut
-        adopted = self._adopt(done.fds, result.spilled)
+        adopted = self._adopt(done.handles, result.spilled)
         state = self._states.get(result.unit)
         if state is None or state.slot is None or state.attempt != result.attempt:
             for slot in adopted:
@@ -130,16 +130,16 @@ class Units:
             self._release_indices(state)
         return state
 
-    def _adopt(self, fds: list[int], sizes: tuple[int, ...]) -> list[Slot]:
+    def _adopt(self, handles: Sequence[Handle], sizes: tuple[int, ...]) -> list[Slot]:
         adopted: list[Slot] = []
         try:
-            for fd, nbytes in zip(fds, sizes, strict=True):
-                adopted.append(self._pool.adopt(fd, nbytes))
+            for handle, nbytes in zip(handles, sizes, strict=True):
+                adopted.append(self._pool.adopt(handle, nbytes))
         except OSError as error:
             for slot in adopted:
                 self._pool.release(slot)
-            for fd in fds[len(adopted) :]:
-                os.close(fd)
+            for handle in handles[len(adopted) :]:
+                discard(handle)
             raise DescriptorsRanOut from error
         return adopted
 

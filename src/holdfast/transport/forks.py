@@ -76,6 +76,8 @@ _hooked: list[bool] = []
 
 def watch(pool: Guarded) -> None:
     """From now on every fork marks what `pool` has in use."""
+    if not hasattr(os, "register_at_fork"):
+        return  # Windows: there is no fork
     if not _hooked:
         _hooked.append(True)
         os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

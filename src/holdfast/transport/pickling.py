@@ -51,6 +51,12 @@ class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 def dumps(obj: object, name: str) -> tuple[bytes, frozenset[str]]:
     """Pickle `obj`, which the user knows as `name`. Returns the pickle and the modules it needs."""
+    data, modules, _ = dumps_with_parts(obj, name)
+    return data, modules
+
+
+def dumps_with_parts(obj: object, name: str) -> tuple[bytes, frozenset[str], object]:
+    """The same, and something that keeps every part of `obj` alive as it is now, with the descriptors they own."""
     file = io.BytesIO()
     pickler = JobPickler(file)
     try:
@@ -60,7 +66,7 @@ def dumps(obj: object, name: str) -> tuple[bytes, frozenset[str]]:
         path = path.lstrip(".")
         raise NotPicklable(_explain(path, culprit, error), path=path) from error
     modules = {m for m in pickler.modules if m not in ("__main__", "__mp_main__", "builtins")}
-    return file.getvalue(), frozenset(modules)
+    return file.getvalue(), frozenset(modules), pickler  # (its memo has them all)
 
 
 def _explain(path: str, culprit: object, error: Exception) -> str:

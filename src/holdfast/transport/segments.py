@@ -1,8 +1,9 @@
-"""A segment: one memfd, mapped once, never resized.
+"""A segment: shared memory, mapped once, never resized.
 
-A memfd is not bound by the size of /dev/shm and leaves no name behind, whatever is killed. Only touched pages take
-memory, so a segment may be generous: its length is address space, not memory. Growing means adding a segment, so a
-mapping never moves under a live tensor.
+It is known to other processes by a handle: the descriptor of a memfd where descriptors can be handed over, else a name
+(`names.py`). A memfd is not bound by the size of /dev/shm and leaves no name behind, whatever is killed. Only touched
+pages take memory, so a segment may be generous: its length is address space, not memory. Growing means adding a
+segment, so a mapping never moves under a live tensor.
 
 Runs in: main | worker process.
 """
@@ -12,8 +13,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import weakref
+from typing import Any, Self
 
+from holdfast.transport import names
+
+Handle = int | str  # a descriptor, or a name
 PAGE = mmap.PAGESIZE
 _SMALLEST_SLOT = 256 * 1024
 _CLASS_FACTOR = 4
@@ -27,48 +33,86 @@ def slot_bytes_for(nbytes: int) -> int:
     return size
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_MAP_FAILED = ctypes.c_void_p(-1).value
+def discard(handle: Handle) -> None:
+    """Let go of a segment that was sent here and will not be opened."""
+    if isinstance(handle, int):
+        os.close(handle)
+    else:
+        names.remove(handle)
 
 
-def _map(fd: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
-    """Map a file for as long as anyone holds a buffer of the result.
+if sys.platform == "win32":
 
-    Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a
-    user may keep batches of any number of epochs.
-    """
-    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
-    if address == _MAP_FAILED:
-        raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
-    memory = (ctypes.c_ubyte * nbytes).from_address(address)
-    # not at exit: tensors may still be in use then, and the kernel does it anyway
-    weakref.finalize(memory, _libc.munmap, address, nbytes).atexit = False
-    return memory
+    class _Mapping(mmap.mmap):
+        owner: object = None
+
+    def _map(fd: int, name: str, nbytes: int) -> Any:
+        return _Mapping(-1, nbytes, tagname=name)
+
+    def _give_back(memory: Any, start: int, stop: int) -> None:
+        """Not possible here: the memory is given back with the last mapping."""
+
+else:
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.mmap.restype = ctypes.c_void_p
+    _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _MAP_FAILED = ctypes.c_void_p(-1).value
+    _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)  # Linux
+
+    def _map(fd: int, name: str, nbytes: int) -> Any:
+        """Map a file for as long as anyone holds a buffer of the result.
+
+        Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a
+        user may keep batches of any number of epochs.
+        """
+        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        if address == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
+        memory = (ctypes.c_ubyte * nbytes).from_address(address)
+        # not at exit: tensors may still be in use then, and the kernel does it anyway
+        memory.mapping = mapping = weakref.finalize(memory, _libc.munmap, address, nbytes)  # type: ignore[attr-defined]
+        mapping.atexit = False
+        return memory
+
+    def _give_back(memory: Any, start: int, stop: int) -> None:
+        # (the collector unmaps before it has an iterator in the same cycle close its pool)
+        if _MADV_REMOVE is not None and memory.mapping.alive:
+            _libc.madvise(ctypes.addressof(memory) + start, stop - start, _MADV_REMOVE)
 
 
 class Segment:
-    """One memfd and its mapping. The mapping lives until the last view of it is gone, also after `close_fd()`."""
+    """Shared memory and its mapping. The mapping lives until the last view of it is gone, also after `close_fd()`."""
 
-    __slots__ = ("_memory", "fd", "nbytes", "view")
+    __slots__ = ("_memory", "fd", "name", "nbytes", "view")
 
-    def __init__(self, fd: int, nbytes: int) -> None:
-        self.fd = fd
+    def __init__(self, handle: Handle, nbytes: int) -> None:
+        self.name = handle if isinstance(handle, str) else ""
+        self.fd = names.open_fd(handle) if isinstance(handle, str) else handle
         self.nbytes = nbytes
-        self._memory = _map(fd, nbytes)
+        try:
+            self._memory = _map(self.fd, self.name, nbytes)
+        except BaseException:
+            if self.name:
+                self.close_fd()
+            raise
         self.view = memoryview(self._memory).cast("B")
 
     @classmethod
-    def create(cls, nbytes: int) -> Segment:
-        fd = os.memfd_create("holdfast", os.MFD_CLOEXEC)
+    def create(cls, nbytes: int, name: str = "") -> Self:
+        """New memory: with a name that others can open it by, else as a memfd."""
+        handle: Handle = name
+        if name:
+            names.create(name, nbytes)
+        else:
+            handle = os.memfd_create("holdfast", os.MFD_CLOEXEC)
         try:
-            os.ftruncate(fd, nbytes)
-            return cls(fd, nbytes)
+            if isinstance(handle, int):
+                os.ftruncate(handle, nbytes)
+            return cls(handle, nbytes)
         except BaseException:
-            os.close(fd)
+            discard(handle)
             raise
 
     def give_back(self, start: int, stop: int) -> None:
@@ -76,7 +120,7 @@ class Segment:
         start = -(-start // PAGE) * PAGE
         stop = stop // PAGE * PAGE
         if start < stop:
-            _libc.madvise(ctypes.addressof(self._memory) + start, stop - start, mmap.MADV_REMOVE)
+            _give_back(self._memory, start, stop)
 
     def close_fd(self) -> None:
         """Close the descriptor; mapping and views stay valid."""
@@ -87,5 +131,5 @@ class Segment:
     def retire(self, owner: object) -> None:
         """No more views will be taken. Those that are out keep the mapping, and with it `owner`, alive."""
         self.close_fd()
-        self._memory.owner = owner  # type: ignore[attr-defined]
+        self._memory.owner = owner
         self.view = memoryview(b"")

@@ -25,13 +25,14 @@ import os
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from holdfast.transport.forecast import SizeForecast
 from holdfast.transport.forks import ForkGuard, watch
-from holdfast.transport.segments import PAGE, Segment, slot_bytes_for
+from holdfast.transport.segments import PAGE, Handle, Segment, slot_bytes_for
 
 _FIRST_GUESS = 1 << 20
 _FIRST_SEGMENT_SLOTS = 4
@@ -60,11 +61,12 @@ class ViewRef(weakref.ref[Any]):
 class PooledSegment(Segment):
     """A segment cut into equal slots, with a number that workers know it by."""
 
-    __slots__ = ("number", "slot_count", "slots_out")
+    __slots__ = ("is_reusable", "number", "slot_count", "slots_out")
 
     number: int
     slot_count: int
     slots_out: int
+    is_reusable: bool  # workers can be told of it
 
 
 class Slot:
@@ -125,6 +127,7 @@ class SlotPool:
         self._collecting = threading.Lock()
         self._closed = False
         self.dropped_segments: list[int] = []  # numbers that workers may forget; whoever tells them clears the list
+        self.new_name: Callable[[], str] | None = None  # set by a backend whose workers open segments by name
         watch(self)
 
     # -- granting and returning ------------------------------------------------------------------------------------
@@ -136,9 +139,13 @@ class SlotPool:
         wanted = max(self._forecast.nbytes, at_least_bytes)
         return _take(self._warm, wanted) or self._rewarm(wanted) or self._grow(wanted)
 
-    def adopt(self, fd: int, nbytes: int) -> Slot:
-        """Take over a segment that a worker made because its batch outgrew its slot."""
-        segment = self._add(PooledSegment(fd, nbytes), slots=1)
+    def adopt(self, handle: Handle, nbytes: int) -> Slot:
+        """Take over a segment that a worker made because its batch outgrew its slot.
+
+        Where segments go by name it serves this one batch: its name is gone, and no other worker could open it.
+        """
+        segment = self._add(PooledSegment(handle, nbytes), slots=1)
+        segment.is_reusable = self.new_name is None
         return Slot(segment, 0, nbytes)
 
     def release(self, slot: Slot) -> None:
@@ -261,7 +268,8 @@ class SlotPool:
     def _free(self, slot: Slot) -> None:
         if len(self._warm) >= self._warm_slots:
             self._cool_small_ones()
-        if self._closed or slot.nbytes < self._forecast.nbytes or len(self._warm) >= self._warm_slots:
+        too_small = slot.nbytes < self._forecast.nbytes
+        if self._closed or too_small or len(self._warm) >= self._warm_slots or not slot.segment.is_reusable:
             self._cool(slot)
         else:
             slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)
@@ -292,7 +300,8 @@ class SlotPool:
         slot_bytes = slot_bytes_for(wanted)
         of_this_size = sum(s.slot_count for s in self._segments.values() if s.nbytes == s.slot_count * slot_bytes)
         count = min(max(of_this_size, _FIRST_SEGMENT_SLOTS), _LARGEST_SEGMENT_SLOTS)
-        segment = self._add(PooledSegment.create(slot_bytes * count), slots=count)
+        name = self.new_name() if self.new_name is not None else ""
+        segment = self._add(PooledSegment.create(slot_bytes * count, name), slots=count)
         fresh = [Slot(segment, k * slot_bytes, slot_bytes) for k in range(count)]
         segment.slots_out = 1
         self._cold.extend(reversed(fresh[1:]))
@@ -309,11 +318,12 @@ class SlotPool:
                     at = max(at, stop)
                 slot.segment.give_back(slot.offset + at, slot.touched_end)
 
-    def _add(self, segment: Any, slots: int) -> PooledSegment:
+    def _add(self, segment: PooledSegment, slots: int) -> PooledSegment:
+        segment.is_reusable = True
         segment.number, segment.slot_count, segment.slots_out = self._next_number, slots, slots
         self._next_number += 1
         self._segments[segment.number] = segment
-        return segment  # type: ignore[no-any-return]
+        return segment
 
     def _drop(self, segment: PooledSegment) -> None:
         self._cold = [slot for slot in self._cold if slot.segment is not segment]

@@ -1,8 +1,8 @@
 """Where a worker writes the batch in hand: the slot it was granted, and memory of its own when that is too small.
 
     area 0          the granted slot, owned by the main process
-    area 1, 2, ...  memfds the worker makes when the batch outgrows it; they travel with the header, the main process
-                    adopts them, and from then on grants slots of that size. No round trip, no waiting.
+    area 1, 2, ...  segments the worker makes when the batch outgrows it; their handles travel with the header, the main
+                    process adopts them, and from then on grants slots of that size. No round trip, no waiting.
 
 Within an area, space is given out from the start, aligned, and never taken back: the whole is reset with the next unit.
 Runs in: worker process.
@@ -11,12 +11,13 @@ Runs in: worker process.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from holdfast.transport.segments import Segment, slot_bytes_for
+from holdfast.transport.segments import Handle, Segment, discard, slot_bytes_for
 
 _ALIGN = 64  # a cache line: what vectorised kernels like, and more than any dtype needs
 
@@ -41,10 +42,11 @@ class SlotWriter:
     """Gives out the space of one unit's areas.
 
     `accepts_tensors` while a collate function may build its result here; not during `__getitem__`, whose tensors may
-    outlive the unit in a cache of the user's.
+    outlive the unit in a cache of the user's. `new_name` where the main process opens segments by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new_name: Callable[[], str] | None = None) -> None:
+        self._new_name = new_name
         self.areas: list[Area] = []
         self.accepts_tensors = False
         self._built: list[weakref.ref[memoryview]] = []
@@ -68,6 +70,7 @@ class SlotWriter:
 
     def start_over(self, slot: Area) -> None:
         """Forget what was written for this unit, though not who may hold it: something else is sent instead."""
+        self._discard_names()
         self.end()
         slot.peak = max(slot.peak, slot.used)
         slot.used = 0
@@ -116,8 +119,8 @@ class SlotWriter:
                 return number, address - area.address
         return None
 
-    def spilled_fds(self) -> list[int]:
-        return [area.spilled.fd for area in self.areas if area.spilled is not None]
+    def spilled_handles(self) -> list[Handle]:
+        return [area.spilled.name or area.spilled.fd for area in self.areas if area.spilled is not None]
 
     def spilled_bytes(self) -> list[int]:
         return [area.nbytes for area in self.areas if area.spilled is not None]
@@ -133,8 +136,14 @@ class SlotWriter:
         self.areas = []
         self.accepts_tensors = False
 
+    def _discard_names(self) -> None:
+        """A descriptor is only closed; a name that nobody was told of must be removed by who made it."""
+        for area in self.areas:
+            if area.spilled is not None and area.spilled.name:
+                discard(area.spilled.name)
+
     def _spill(self, nbytes: int) -> None:
-        segment = Segment.create(slot_bytes_for(nbytes))
+        segment = Segment.create(slot_bytes_for(nbytes), self._new_name() if self._new_name is not None else "")
         area = area_of(segment.view)
         area.spilled = segment
         self.areas.append(area)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from holdfast.transport.segments import Handle
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.board import Doing
 from holdfast.workers.job import Job
@@ -20,11 +21,11 @@ from holdfast.workers.messages import Epoch, Reason, Result, Unit
 
 
 class UnitDone(NamedTuple):
-    """A worker sent the header of a finished unit. `fds` are segments to be adopted."""
+    """A worker sent the header of a finished unit. `handles` are of segments to be adopted."""
 
     worker_id: int
     result: Result
-    fds: list[int]
+    handles: Sequence[Handle]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The status board: shared memory in which every process says what it is doing, at the price of one store.
 
-    row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long
+    row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long;
+                the main process: whether it is closing
     row k + 1   worker k: phase, unit, position in the unit, life, and how many samples the present step is about
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
@@ -12,14 +13,15 @@ Runs in: main | supervisor | worker process.
 from __future__ import annotations
 
 import mmap
-import os
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from holdfast.workers.passing import PassedFd
+from holdfast.transport import names
+from holdfast.transport.segments import PAGE, Segment
+from holdfast.workers.passing import PassedSegment
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
-_TICK, _BUSY = 0, 1
+_TICK, _BUSY, _CLOSING = 0, 1, 2
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
 
 
@@ -48,21 +50,34 @@ class Doing(NamedTuple):
 
 
 class Board:
-    """All rows. The memory is a memfd, so that it can be handed to a spawned process."""
+    """All rows, in a segment that can be handed to a spawned process."""
 
-    def __init__(self, fd: int, num_workers: int) -> None:
-        self.fd = fd
+    def __init__(self, memory: Segment | int, num_workers: int) -> None:
+        self._segment = memory if isinstance(memory, Segment) else Segment(memory, _size(num_workers))
         self.num_workers = num_workers
-        self._cells = memoryview(mmap.mmap(fd, _size(num_workers))).cast("q")
+        self._cells = memoryview(self._own_mapping()).cast("q")
+
+    def _own_mapping(self) -> Any:
+        """Not the segment's: that one ends by a weak reference, which the collector of cycles serves before it calls
+        `__del__` of an iterator in the same cycle. Python's mmap ends after that.
+        """
+        segment = self._segment
+        return mmap.mmap(segment.fd, segment.nbytes) if segment.fd >= 0 else segment.view
 
     @classmethod
-    def create(cls, num_workers: int) -> Board:
-        fd = os.memfd_create("holdfast-board", os.MFD_CLOEXEC)
-        os.ftruncate(fd, _size(num_workers))
-        return cls(fd, num_workers)
+    def create(cls, num_workers: int, name: str = "") -> Board:
+        """A new board: on a memfd, or under a name for as long as a process that inherits nothing needs one."""
+        board = cls(Segment.create(_size(num_workers), name), num_workers)
+        if name:
+            names.remove(name)
+        return board
+
+    @property
+    def fd(self) -> int:
+        return self._segment.fd
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (PassedFd(self.fd), self.num_workers)
+        return _received, (PassedSegment(self._segment), self.num_workers)
 
     def row(self, worker_id: int) -> memoryview:
         """The cells of one worker, to be written by index with the field constants of this module."""
@@ -91,8 +106,15 @@ class Board:
     def is_busy(self) -> bool:
         return bool(self._cells[_BUSY])
 
+    def set_closing(self) -> None:
+        """Said by the main process before it hangs up on its workers: it is not dead."""
+        self._cells[_CLOSING] = 1
+
+    def is_closing(self) -> bool:
+        return bool(self._cells[_CLOSING])
+
     def close(self) -> None:
-        os.close(self.fd)
+        self._segment.close_fd()
 
 
 def private_row() -> memoryview:
@@ -100,10 +122,10 @@ def private_row() -> memoryview:
     return memoryview(bytearray(_FIELDS * 8)).cast("q")
 
 
-def _received(fd: PassedFd, num_workers: int) -> Board:
-    return Board(fd.fd, num_workers)
+def _received(passed: PassedSegment, num_workers: int) -> Board:
+    return Board(passed.segment, num_workers)
 
 
 def _size(num_workers: int) -> int:
     nbytes = (num_workers + 1) * _FIELDS * 8
-    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    return -(-nbytes // PAGE) * PAGE

@@ -9,6 +9,8 @@ Runs in: main process (made), supervisor (carried, never opened), worker process
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import mmap
 import os
 import pickle
@@ -41,6 +43,13 @@ class Job:
     sample_timeout_s: float | None
     max_restarts: int
     has_been_ready: bool  # a worker of this loader has been, before: what they start with is good
+
+
+def import_quietly(modules: frozenset[str]) -> None:
+    """Import what a job's pickle will need, ahead of time. An error is reported by who opens the job."""
+    for name in sorted(modules):
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
 
 
 class CarriedJob:

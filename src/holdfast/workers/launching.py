@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import importlib
 import linecache
 import multiprocessing
 import multiprocessing.process
@@ -21,10 +20,12 @@ import pickle
 import select
 import signal
 import socket
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from multiprocessing import popen_fork
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -32,7 +33,7 @@ import torch
 from holdfast.workers import channel, seeding, worker
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
-from holdfast.workers.job import CarriedJob
+from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.passing import PassedFd
 
 
@@ -64,13 +65,6 @@ class Launcher(Protocol):
     def close(self) -> None: ...
 
 
-def import_quietly(modules: frozenset[str]) -> None:
-    """Import what the workers will need, once, so that each has it. An error is theirs to report."""
-    for name in sorted(modules):
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(name)
-
-
 def _stack_file() -> int:
     return os.memfd_create("holdfast-stacks", os.MFD_CLOEXEC)
 
@@ -94,7 +88,7 @@ class Forking:
         self._job, self._board = job, board
         self._start_method = start_method
         self._on_interrupt = on_interrupt
-        self._is_warm = False
+        read_sources()
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         ours, theirs = channel.pair()
@@ -114,18 +108,21 @@ class Forking:
         return Newborn(process, ours, stacks)
 
     def warm_up(self) -> None:
-        if not self._is_warm:
-            self._is_warm = True
-            _read_sources()
+        pass
 
     def close(self) -> None:
         pass
 
 
-def _read_sources() -> None:
-    """torch keeps the stack of a call that seeds CUDA, source lines and all: read here, not by each worker (3 ms)."""
+@functools.cache
+def read_sources() -> None:
+    """Read, once, what is read by each worker that is forked without it, which takes longer than the fork.
+
+    torch keeps, for CUDA's sake, the stack of a call that seeds, with its source lines.
+    """
     traceback.format_stack()
-    for module in (seeding, worker, torch.random, torch.cuda, torch.cuda.random):
+    own = (sys.modules[__name__], seeding, worker, contextlib)
+    for module in (*own, multiprocessing.process, popen_fork, torch.random, torch.cuda, torch.cuda.random):
         if module.__file__ is not None:
             linecache.getlines(module.__file__)
 

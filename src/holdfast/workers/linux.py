@@ -25,12 +25,14 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch.multiprocessing
 
 from holdfast.errors import TooManyRestarts, WorkerInitError
 from holdfast.transport import main_module
+from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
@@ -38,7 +40,7 @@ from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
-from holdfast.workers.launching import Identity
+from holdfast.workers.launching import Identity, read_sources
 from holdfast.workers.messages import Epoch, Exited, Retire, Started, Stop, Unit
 from holdfast.workers.passing import PassedFd
 
@@ -106,6 +108,8 @@ class Crew:
 
     def start(self) -> None:
         self._is_forked = start_methods.prepare(self._context) == "fork"
+        if self._is_forked:
+            read_sources()  # here, and not in the supervisor of each epoch
         self._board.set_busy(not self._is_forked)
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
@@ -342,7 +346,8 @@ class Crew:
             return
         self._silent_s += waited_s
         # While it imports the user's modules or starts a new interpreter it cannot tick, for as long as that takes.
-        if self._silent_s >= (_SILENT_WHEN_BUSY_S if self._board.is_busy() else _SILENT_AFTER_S):
+        is_busy = self._board.is_busy() and not _is_stopped(self._process.pid)
+        if self._silent_s >= (_SILENT_WHEN_BUSY_S if is_busy else _SILENT_AFTER_S):
             self._replace_supervisor("stopped")
 
     def _replace_supervisor(self, how: str) -> None:
@@ -452,9 +457,17 @@ class Crew:
         while self._backlog:
             event = self._backlog.popleft()
             if isinstance(event, UnitDone):
-                for fd in event.fds:
-                    os.close(fd)
+                for handle in event.handles:
+                    discard(handle)
         return self._control_open
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
 
 
 _NO_START = (

@@ -30,8 +30,8 @@ from typing import Any
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
-from holdfast.workers.job import CarriedJob
-from holdfast.workers.launching import Forking, Identity, Launcher, Spawning, import_quietly
+from holdfast.workers.job import CarriedJob, import_quietly
+from holdfast.workers.launching import Forking, Identity, Launcher, Spawning
 from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again

@@ -19,19 +19,18 @@ import os
 import pickle
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
 from holdfast.transport import collate, layout
-from holdfast.transport.segments import Segment
+from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
 from holdfast.workers import messages, rng
 from holdfast.workers.board import ATTEMPT, PHASE, POSITION, SPAN, UNIT, Board, Phase
-from holdfast.workers.channel import Channel
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.job import CarriedJob, Job
@@ -63,14 +62,26 @@ def main(
     on_interrupt: Any = signal.default_int_handler,
 ) -> None:
     """The target of a worker process. SIGINT finds what a worker forked by torch would have."""
+    from holdfast.workers.channel import Channel  # where there are such sockets
+
     die_with_parent(supervisor_pid)
     faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
+    serve(Worker(worker_id, board, Channel(sock, blocking=True)), job, on_interrupt)
+
+
+class OpenableJob(Protocol):
+    """A job that has arrived in this process, however it travelled."""
+
+    def open(self) -> Job: ...
+
+
+def serve(worker: Worker, job: OpenableJob, on_interrupt: Any) -> None:
+    """A worker's life."""
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
-        worker = Worker(worker_id, board, Channel(sock, blocking=True))
         worker.start(job)
         worker.run()
-        board.row(worker_id)[PHASE] = Phase.ENDING
+        worker.end()
     except KeyboardInterrupt:
         pass  # the main process raises its own
     finally:
@@ -85,16 +96,33 @@ class Outcome:
     value: Any
 
 
+class WorkerChannel(Protocol):
+    """A worker's end of what it shares with the main process: messages, and handles of segments beside them."""
+
+    def receive(self) -> tuple[bytes, list[Any]] | None:
+        """The next order; None when there will be no more."""
+
+    def send(self, data: bytes, handles: Sequence[Any] = ()) -> None:
+        """Raises ConnectionError if the main process has hung up."""
+
+
 class Worker:
     """The state of one life of one worker."""
 
-    def __init__(self, worker_id: int, board: Board, channel: Channel) -> None:
+    def __init__(
+        self,
+        worker_id: int,
+        board: Board,
+        channel: WorkerChannel,
+        segments: dict[int, Segment] | None = None,
+        new_name: Callable[[], str] | None = None,
+    ) -> None:
         self._id = worker_id
         self._row = board.row(worker_id)
         self._channel = channel
-        self._segments: dict[int, Segment] = {}
+        self._segments = segments if segments is not None else {}
         self._areas: dict[SlotRef, Area] = {}
-        self._writer = SlotWriter()
+        self._writer = SlotWriter(new_name)
         self._unit = -1  # in hand
         self._job: Job | None = None
         self._fetcher: MapFetcher | IterableFetcher | None = None
@@ -105,7 +133,7 @@ class Worker:
 
     # -- before the first unit -------------------------------------------------------------------------------------
 
-    def start(self, carried: CarriedJob) -> None:
+    def start(self, carried: OpenableJob) -> None:
         """Everything torch does before a worker's first batch. An exception is kept and raised as every batch."""
         _name_thread()
         torch.set_num_threads(1)
@@ -150,7 +178,7 @@ class Worker:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        handlers: dict[int, Callable[[tuple[Any, ...], list[int]], None]] = {
+        handlers: dict[int, Callable[[tuple[Any, ...], list[Handle]], None]] = {
             Order.UNIT: lambda message, _: self._load(messages.unpack_unit(message)),
             Order.SEGMENT: self._learn_segment,
             Order.FORGET: self._forget_segments,
@@ -158,32 +186,32 @@ class Worker:
             Order.RESTORE: self._restore,
         }
         while (received := self._channel.receive()) is not None:
-            data, fds = received
+            data, handles = received
             message = marshal.loads(data)
             try:
-                handlers[message[0]](message, fds)
+                handlers[message[0]](message, handles)
             except ConnectionError:
                 return  # the main process has closed
             self._row[PHASE] = Phase.IDLE
 
-    def _learn_segment(self, message: tuple[Any, ...], fds: list[int]) -> None:
-        _, number, nbytes = message
-        segment = Segment(fds[0], nbytes)
-        segment.close_fd()
-        self._segments[number] = segment
+    def end(self) -> None:
+        self._row[PHASE] = Phase.ENDING
 
-    def _forget_segments(self, message: tuple[Any, ...], _: list[int]) -> None:
+    def _learn_segment(self, message: tuple[Any, ...], handles: list[Handle]) -> None:
+        learn_segment(self._segments, message, handles)
+
+    def _forget_segments(self, message: tuple[Any, ...], _: list[Handle]) -> None:
         for number in message[1]:
             self._segments.pop(number, None)
             self._areas = {ref: area for ref, area in self._areas.items() if ref[0] != number}
 
-    def _resume(self, message: tuple[Any, ...], _: list[int]) -> None:
+    def _resume(self, message: tuple[Any, ...], _: list[Handle]) -> None:
         """A new epoch: as in torch, workers are not seeded again, and an iterable starts anew."""
         self._ended = False
         self._enter(Epoch(*message[1:]))
         self._begin_epoch()
 
-    def _restore(self, message: tuple[Any, ...], _: list[int]) -> None:
+    def _restore(self, message: tuple[Any, ...], _: list[Handle]) -> None:
         """Take up what a lost worker had begun, before the first unit."""
         epoch, progress = messages.unpack_progress(self._bytes_at(message[1]))
         self._enter(epoch)
@@ -311,7 +339,7 @@ class Worker:
         aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
-        self._channel.send(messages.pack_result(result), writer.spilled_fds())
+        self._channel.send(messages.pack_result(result), writer.spilled_handles())
 
     def _aside(self) -> bytes:
         """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
@@ -364,6 +392,12 @@ def _seeded(job: Job, epoch: Epoch) -> Job:
 def _draws_nothing(collate_fn: Any) -> bool:
     """Whether the function is known to draw no random numbers: then it need not run again with an iterable."""
     return collate_fn in (default_collate, default_convert)
+
+
+def learn_segment(segments: dict[int, Segment], message: tuple[Any, ...], handles: list[Handle]) -> None:
+    _, number, nbytes = message
+    segments[number] = segment = Segment(handles[0], nbytes)
+    segment.close_fd()
 
 
 def _sample(job: Job | None, indices: Any, position: int) -> str:

@@ -1,0 +1,124 @@
+"""A worker process of the portable backend, from its start until it is a worker: a recruit.
+
+    started ──► imports ──► waits for an assignment ──► worker k (worker.py) ──► ends
+                              └ the spare stays here until a worker dies
+
+A recruit does not open the job before it is assigned: seeds and `get_worker_info()` must be right when the user's code
+runs. It ends when the main process hangs up, and with the main process, whatever it is doing: a thread watches.
+(Not while it is inside C code that holds the GIL: then as soon as that returns.)
+
+Runs in: worker process.
+"""
+
+from __future__ import annotations
+
+import marshal
+import multiprocessing.process
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any, NamedTuple
+
+from holdfast.transport import names
+from holdfast.transport.segments import Segment
+from holdfast.workers.board import Board
+from holdfast.workers.job import import_quietly
+from holdfast.workers.messages import Order
+from holdfast.workers.passing import PassedSegment
+from holdfast.workers.pipes import WorkerEnd
+from holdfast.workers.shared_job import ArrivedJob, SharedJob
+from holdfast.workers.worker import Worker, learn_segment, serve
+
+_LOOK_S = 0.5
+_PATIENCE_S = 2.0  # for a main process whose pipe has closed and that is still there
+_ASSIGN = -1  # beside the orders that a worker knows
+
+
+@dataclass(frozen=True)
+class RecruitSpec:
+    """Everything a recruit is told when it is started."""
+
+    end: Any  # of the pipe: a Connection
+    board: Board
+    job: SharedJob | ArrivedJob  # the one becomes the other on the way
+    segments: tuple[tuple[int, PassedSegment], ...]  # by number, all there are
+    owner: str  # what the main process's names begin with
+    serial: int
+    main_pid: int
+
+
+class Assignment(NamedTuple):
+    """Which worker a recruit becomes, and the name and number that torch's would have."""
+
+    worker_id: int
+    name: str
+    identity: tuple[int, ...]
+
+
+def pack_assignment(assignment: Assignment) -> bytes:
+    return marshal.dumps((_ASSIGN, *assignment))
+
+
+def main(spec: RecruitSpec) -> None:
+    """The target of a worker process."""
+    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a spare must outlive a Ctrl-C that the user catches
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # main held it back while we could not ignore it
+    threading.Thread(target=_go_with_main, args=(spec,), name="holdfast-watch", daemon=True).start()
+    end = WorkerEnd(spec.end)
+    segments = {number: passed.segment for number, passed in spec.segments}
+    for segment in segments.values():
+        segment.close_fd()
+    assert isinstance(spec.job, ArrivedJob)
+    try:
+        end.say_read()
+        import_quietly(spec.job.modules)
+        assignment = _await_assignment(end, segments)
+        if assignment is not None:
+            _become(assignment)
+            new_name = names.Namer(spec.owner, spec.serial)
+            worker = Worker(assignment.worker_id, spec.board, end, segments, new_name)
+            serve(worker, spec.job, on_interrupt)
+    except ConnectionError:
+        pass  # the main process has hung up
+    if end.was_cut_off and not spec.board.is_closing() and _main_is_gone(spec.main_pid, _PATIENCE_S):
+        names.remove_all(f"{spec.owner}-")
+
+
+def _await_assignment(end: WorkerEnd, segments: dict[int, Segment]) -> Assignment | None:
+    """Learn of segments meanwhile, so that their names need not wait for this process. None: it is not needed."""
+    while (received := end.receive()) is not None:
+        message = marshal.loads(received[0])
+        if message[0] == _ASSIGN:
+            return Assignment(*message[1:])
+        if message[0] == Order.SEGMENT:
+            learn_segment(segments, message, [*received[1]])
+        elif message[0] == Order.FORGET:
+            for number in message[1]:
+                segments.pop(number, None)
+    return None
+
+
+def _become(assignment: Assignment) -> None:
+    process: Any = multiprocessing.process.current_process()
+    process.name = assignment.name
+    process._identity = assignment.identity
+
+
+# -- the end of the main process ---------------------------------------------------------------------------------------
+
+
+def _go_with_main(spec: RecruitSpec) -> None:
+    while not _main_is_gone(spec.main_pid, _LOOK_S):
+        pass
+    names.remove_all(f"{spec.owner}-")
+    os._exit(1)
+
+
+def _main_is_gone(main_pid: int, within_s: float) -> bool:
+    """A fork of the main process may keep its end of the sentinel open: the parent's pid tells as well, on POSIX."""
+    parent = multiprocessing.process.parent_process()
+    assert parent is not None
+    return bool(connection.wait([parent.sentinel], within_s)) or os.getppid() != main_pid

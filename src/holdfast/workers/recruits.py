@@ -1,0 +1,185 @@
+"""Main's side of one worker process of the portable backend, and of one worker id through all its processes.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import multiprocessing.process
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from typing import Any
+
+import psutil
+
+from holdfast.transport import main_module, names
+from holdfast.transport.slots import PooledSegment
+from holdfast.workers import pipes, recruit
+from holdfast.workers.backend import WorkerLost
+from holdfast.workers.board import Board, Doing
+from holdfast.workers.messages import Reason
+from holdfast.workers.passing import PassedSegment
+from holdfast.workers.pipes import MainEnd
+from holdfast.workers.recruit import Assignment, RecruitSpec, pack_assignment
+from holdfast.workers.shared_job import SharedJob
+from holdfast.workers.watching import Deadline
+
+_serials = itertools.count(1)
+_UNKNOWN_EXIT = 255  # somebody else has waited for it: what multiprocessing says where it cannot know
+
+
+class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
+    """A proper multiprocessing process, named and numbered by us."""
+
+    def __init__(self, name: str, identity: tuple[int, ...], spec: RecruitSpec) -> None:
+        super().__init__(target=recruit.main, args=(spec,), name=name, daemon=True)
+        self._identity = identity
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """A Ctrl-C reaches every process of the terminal. A new one must not die of it, with a traceback, while it imports:
+    it starts with SIGINT blocked. And here it must not come between a start and our taking note of it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # not inside: it changes the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Recruit:
+    """One worker process, from its start to its end. The spare has no `worker_id` yet."""
+
+    def __init__(self, name: str, identity: tuple[int, ...], board: Board, job: SharedJob) -> None:
+        self.worker_id = -1
+        self.serial = next(_serials)
+        self.silent_ticks = 0  # since its pipe ended, while we waited
+        self.reason = Reason.EXITED
+        self.hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+        self._deadline = Deadline(None)
+        self.lost: WorkerLost | None = None  # how it ended
+        self._owner = names.this_owner()
+        self._name, self._identity, self._board, self._job = name, identity, board, job
+        self._job_for_one: object = None
+        self.pid = -1
+        self.process: Any = None
+
+    def start(self, segments: dict[int, PooledSegment], book: list[Recruit]) -> None:
+        """Start the process, which inherits the segments there are, and enter it into the book of all there are.
+
+        Takes milliseconds, whatever the process does: the job is not in the pipe.
+        """
+        ours, theirs, room = pipes.pair()
+        self.line = MainEnd(ours, room)
+        passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
+        spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid())
+        self.process = _WorkerProcess(self._name, self._identity, spec)
+        try:
+            with main_module.startable(), _interrupts_held_back():
+                self.process.start()
+                self.pid = self.process.pid
+                book.append(self)
+        except BaseException:
+            if self not in book:
+                ours.close()
+            raise
+        finally:
+            theirs.close()
+        # Ours to end, not multiprocessing's: its exit handler would signal it from a forked child of this process too.
+        multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
+        self._job_for_one = self._job.take_for_one()
+
+    def assign(self, assignment: Assignment, life: int, sample_timeout_s: float | None) -> None:
+        self.worker_id = assignment.worker_id
+        self._deadline = Deadline(sample_timeout_s)
+        self._board.reset(self.worker_id, life)
+        self.line.send(pack_assignment(assignment))
+
+    def receive(self) -> tuple[bytes, list[str]] | None:
+        received = self.line.receive()
+        self._job_for_one = None  # it runs, so it has opened what was made for it
+        return received
+
+    def hangs(self, doing: Doing, elapsed_s: float) -> bool:
+        """Whether it is to be ended for being at one step too long. Asked at every tick of ours."""
+        if self.hung_at is None and self._deadline.is_over(doing, elapsed_s):
+            self.reason, self.hung_at = Reason.HUNG, doing
+        return self.hung_at is not None
+
+    def has_ended(self) -> bool:
+        """Whether the process is surely gone."""
+        return self.process.exitcode is not None or not psutil.pid_exists(self.pid)
+
+    @property
+    def exitcode(self) -> int:
+        code: int | None = self.process.exitcode
+        return _UNKNOWN_EXIT if code is None else code
+
+    def forget(self) -> None:
+        """The process has ended, or is abandoned: let go of everything."""
+        self.line.close()
+        names.remove_all(names.Namer(self._owner, self.serial).prefix)  # what it made and could not tell us of
+        with contextlib.suppress(ValueError):  # still running, in the kernel: never waited for
+            self.process.close()
+
+
+class PortableWorkerHandle:
+    """A worker as other code sees it, as of a `multiprocessing.Process`: `pid` is that of its latest life."""
+
+    daemon = True
+
+    def __init__(self, context: Any) -> None:
+        # A process object that is never started: it gives the name and number that torch's worker would have.
+        unstarted = context.Process()
+        self.name: str = unstarted.name
+        self.identity: tuple[int, ...] = unstarted._identity
+        self._recruit: Recruit | None = None
+        self._pid: int | None = None
+        self._exitcode: int | None = None
+
+    def __repr__(self) -> str:
+        state = "started" if self.is_alive() else f"stopped exitcode={self.exitcode}"
+        return f"<holdfast worker name={self.name!r} pid={self._pid} {state} daemon>"
+
+    @property
+    def pid(self) -> int | None:
+        return self._pid
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._recruit.process.exitcode if self._recruit is not None else self._exitcode
+
+    def is_alive(self) -> bool:
+        return self._recruit is not None and not self._recruit.has_ended()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the process has ended."""
+        if self._recruit is not None:
+            self._recruit.process.join(timeout)
+
+    def terminate(self) -> None:
+        if self._recruit is not None:
+            self._recruit.process.terminate()
+
+    def kill(self) -> None:
+        if self._recruit is not None:
+            self._recruit.process.kill()
+
+    # -- for the backend -------------------------------------------------------------------------------------------
+
+    def begin_life(self, recruit: Recruit) -> None:
+        self._recruit, self._pid, self._exitcode = recruit, recruit.pid, None
+
+    def end_life(self, exitcode: int) -> None:
+        self._recruit, self._exitcode = None, exitcode
