@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons bench chaos lint format clean
+.PHONY: help demo test faults pythons bench chaos lint format clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: $(INSTALLED) ## bad samples, then speed: torch's loader and ours, side by 
 
 test: lint ## all checks and all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+faults: $(INSTALLED) ## every row of the fault table, for hours; a part of it: ARGS="-k 'fork and collate'"
+	$(BIN)/python -m pytest tests/faults/test_table.py --all-faults $(ARGS)
 
 pythons: ## the tests that need no torch, on every other Python that is found
 	tools/pythons $(ARGS)

@@ -124,9 +124,14 @@ def _cause(row: Row) -> str:
         return "hung"
     if row.how == "SIGSTOP":
         return "stopped"
-    if row.how == "supervisor killed" or row.when == "import":
-        return "supervisor"  # it imports the modules for all workers
+    if row.how == "supervisor killed" or _dies_importing(row):
+        return "supervisor"
     return row.how if row.how.startswith("SIG") else f"status {EXIT_STATUS}"
+
+
+def _dies_importing(row: Row) -> bool:
+    """The supervisor imports the modules for all workers, and dies of what it cannot catch."""
+    return row.when == "import" and row.how not in ("exception", "sys.exit")
 
 
 def _phase(row: Row) -> str:
@@ -165,10 +170,9 @@ def _fails_to_start(row: Row) -> Epoch:
     """Raised at once, whatever on_error says: an exception as itself, a death as WorkerInitError."""
     if row.how in RAISES:
         return Epoch([Raised(_error(row))], [_noted(row, "raised")])
-    done = "restarted" if row.when == "import" else "raised"
-    phase = None if row.when == "import" else "starting"
-    says = () if row.when == "import" else (_cause(row),)
-    return Epoch([Raised(WorkerInitError, says)], [Noted(_cause(row), done, phase)], may_note_more=True)
+    if _dies_importing(row):
+        return Epoch([Raised(WorkerInitError, ("supervisor",))], [Noted("supervisor", "restarted")], may_note_more=True)
+    return Epoch([Raised(WorkerInitError, (_cause(row),))], [_noted(row, "raised")], may_note_more=True)
 
 
 # -- a sample ----------------------------------------------------------------------------------------------------------

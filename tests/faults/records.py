@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from holdfast import DataLoader
+from holdfast.workers.board import Phase
 
 
 class Calls:
@@ -82,6 +83,13 @@ class _Asking(Iterator[torch.Tensor]):
         sample = self.loads[self.left[0]]
         self.left.pop(0)
         return sample
+
+
+def has_finished(iterator: Any, worker_id: int) -> bool:
+    """Whether a worker has done all it was sent, and waits for more. Looks into the iterator: nothing else can tell."""
+    doing = iterator._backend._board.doing(worker_id)
+    sent = [unit for unit in iterator._units if iterator._units[unit].worker_id == worker_id]
+    return doing.phase is Phase.IDLE and (not sent or doing.unit == max(sent))
 
 
 def flat(loader: DataLoader[Any]) -> list[int]:

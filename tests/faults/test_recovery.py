@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 from faulty import Fault
 from helpers import PATIENCE_S, Numbers, wait_until, worker_pids
 from holdfast import DataLoader, TooManyRestarts, TooManySkipped, WorkerCrashed
-from records import Asked, AskedStream, Calls, flat, stubborn
+from records import Asked, AskedStream, Calls, flat, has_finished, stubborn
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -205,17 +205,12 @@ def _kill_the_idle_worker(iterator: Any, loader: DataLoader[torch.Tensor], index
     index += 1
     assert int(next(iterator)) == index
     before = len(loader.incidents)
-    _wait_until_idle(iterator)
+    wait_until(lambda: has_finished(iterator, 0), PATIENCE_S, "an idle worker")
     os.kill(worker_pids(iterator)[0], signal.SIGKILL)
     while len(loader.incidents) == before:
         index += 1
         assert int(next(iterator)) == index
     return index
-
-
-def _wait_until_idle(iterator: Any) -> None:
-    board, last = iterator._backend._board, iterator._backend._last_unit
-    wait_until(lambda: board.doing(0)[:2] == (1, last[0]), PATIENCE_S, "an idle worker")
 
 
 def test_a_worker_that_is_stopped_again_and_again_ends_in_an_error(tmp_path: Path) -> None:

@@ -77,6 +77,21 @@ def test_a_substitute_is_of_the_same_batch_if_there_is_one() -> None:
     assert not set(in_order[0]) & BAD  # all of the first batch are bad
 
 
+@pytest.mark.xfail(reason="candidates after the first batch are those that happen to have been sent", strict=True)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_first_batch_without_a_good_sample_is_replaced_alike_in_each_run(num_workers: int, tmp_path: Path) -> None:
+    """Nothing came before it: samples that come after it stand in it, also where it is known to be bad beforehand."""
+    errors: dict[int, BaseException] = dict.fromkeys(range(2), ValueError("a hole"))
+    firsts = []
+    for workers in (1, num_workers):
+        torch.manual_seed(5)
+        dataset = Asked(12, Calls(tmp_path / "calls"), errors)
+        with DataLoader(dataset, 2, num_workers=workers, on_error="replace") as loader:
+            firsts += [next(iter(loader)).tolist() for _ in range(2)]
+    assert not {0, 1} & {index for batch in firsts for index in batch}
+    assert firsts[:2] == firsts[2:]
+
+
 def test_a_dataset_without_a_good_sample_is_an_error(tmp_path: Path) -> None:
     """Nothing can stand in their place: never an endless search, never an empty epoch without a word."""
     dataset = Asked(6, Calls(tmp_path / "calls"), dict.fromkeys(range(6), ValueError("a hole")))

@@ -31,8 +31,8 @@ from faulty import (
 )
 from helpers import CLOSE_DEADLINE_S, PATIENCE_S, wait_until, wait_until_ended, worker_pids
 from holdfast import DataLoader
-from holdfast.workers.board import Phase
 from pairwise import pairs_of
+from records import has_finished
 from table import BEFORE_THE_FIRST_SAMPLE, Row, all_rows, some_rows
 
 SAMPLE_TIMEOUT_S = 1.0
@@ -107,8 +107,8 @@ def stubborn(row: Row, loader: DataLoader[Any], fault: Fault, *, strikes: bool) 
 
 def strike_from_outside(row: Row, iterator: Any, fault: Fault) -> None:
     """Once the workers have finished all they were given: a signal to the last one, or to its supervisor."""
+    pid = worker_pids(iterator)[-1]  # asked first: what waited for a worker to start is sent when it has
     wait_until(lambda: all(has_finished(iterator, worker) for worker in range(NUM_WORKERS)), PATIENCE_S, "idle workers")
-    pid = worker_pids(iterator)[-1]
     fault.mark.touch()
     if row.how == "supervisor killed":
         os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
@@ -118,12 +118,6 @@ def strike_from_outside(row: Row, iterator: Any, fault: Fault) -> None:
         wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, PATIENCE_S, "a stopped worker")
     else:
         wait_until_ended([pid])
-
-
-def has_finished(iterator: Any, worker_id: int) -> bool:
-    backend = iterator._backend
-    doing = backend._board.doing(worker_id)
-    return bool(doing.phase is Phase.IDLE and doing.unit == backend._last_unit[worker_id])
 
 
 # -- what came of it ---------------------------------------------------------------------------------------------------
