@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults pythons bench chaos lint format clean
+.PHONY: help demo test faults pythons bench chaos lint format clean more
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -17,8 +17,11 @@ help: ## list these targets
 demo: $(INSTALLED) ## bad samples, then speed: torch's loader and ours, side by side
 	$(BIN)/python -m holdfast demo $(ARGS)
 
-test: lint ## all checks and all tests
-	$(BIN)/python -m pytest $(ARGS)
+test: lint ## all checks and all tests but the long ones
+	$(BIN)/python -m pytest -m 'not long' $(ARGS)
+
+more: $(INSTALLED) ## the long tests: most of those that start many new interpreters
+	$(BIN)/python -m pytest -m long $(ARGS)
 
 faults: $(INSTALLED) ## every row of the fault table, for hours; a part of it: ARGS="-k 'fork and collate'"
 	$(BIN)/python -m pytest tests/faults/test_table.py --all-faults $(ARGS)

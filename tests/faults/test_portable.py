@@ -39,7 +39,8 @@ from holdfast.workers import shared_job
 from holdfast.workers.portable import PortableCrew
 from portably import BATCHES, LENGTH, Random, check_batch, names_of_ours, portable, whole
 
-pytestmark = pytest.mark.timeout(120)
+# `make test` runs a part of test_portable_deaths.py instead
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 
 # --- which backend ------------------------------------------------------------------------------------------------
