@@ -29,7 +29,7 @@ from .training import run_scenario
 
 METHODS = ("fork", "spawn", "forkserver", "portable")
 KILLS = {"fork": 10_000, "spawn": 300, "forkserver": 300, "portable": 300}
-QUICK_KILLS = {"fork": 40, "spawn": 10}
+QUICK_KILLS = {"fork": 30, "spawn": 6}
 KILLS_PER_SCENARIO = {"fork": 50, "spawn": 20, "forkserver": 20, "portable": 20}
 QUICK_SCENARIOS = 2
 
@@ -57,7 +57,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, metavar="N", help="per method; default 10,000 under fork, 300 otherwise")
     parser.add_argument("--seed", type=int, default=0, help="of the scenarios, the data and the kills; default 0")
     parser.add_argument("--scenario", type=int, metavar="K", help="only this one, as a failure names it")
-    parser.add_argument("--quick", action="store_true", help="40 kills under fork and 10 under spawn")
+    parser.add_argument("--quick", action="store_true", help="30 kills under fork and 6 under spawn")
     parser.add_argument("--json", type=Path, nargs="?", const=Path("-"), metavar="FILE", help="figures; default stdout")
     options = parser.parse_args()
     if options.methods is None:

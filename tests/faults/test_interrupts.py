@@ -14,7 +14,7 @@ from holdfast import DataLoader
 from holdfast.loader.interrupts import came_from_handler
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", ["map", "unordered", "growing", "persistent", "stream"])
 def test_an_epoch_survives_a_storm_of_interrupts(what: str, seed: int) -> None:
     """Nothing stalls, nothing comes twice or out of order, and only what was given out already may be missing."""

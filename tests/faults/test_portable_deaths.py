@@ -123,6 +123,7 @@ def test_a_sample_that_always_kills_its_worker_is_named_and_the_epoch_goes_on(ho
             check_batch(result, number)
 
 
+@pytest.mark.long
 def test_persistent_workers_survive_a_kill_between_epochs() -> None:
     """A worker that dies while it is idle is replaced for the next epoch."""
     with portable(Numbers(LENGTH), persistent_workers=True) as loader:
@@ -145,6 +146,7 @@ def test_a_death_in_worker_init_fn_is_an_init_error() -> None:
         list(loader)
 
 
+@pytest.mark.long
 def test_an_exception_in_worker_init_fn_is_raised_as_it_is() -> None:
     """Its own type, as torch raises it."""
     with portable(Numbers(LENGTH), worker_init_fn=fail_in_init) as loader, pytest.raises(LookupError, match="no luck"):
@@ -350,6 +352,7 @@ def test_an_iterable_is_taken_up_where_its_killed_worker_was(dataset: Stream) ->
     assert delivered == expected
 
 
+@pytest.mark.long
 def test_an_epoch_goes_on_after_everything_was_started_over() -> None:
     """What was finished is kept, the rest is loaded again, in order."""
     with portable(Numbers(LENGTH), persistent_workers=True) as loader:
