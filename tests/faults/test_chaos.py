@@ -36,8 +36,8 @@ def test_a_storm_of_kills_changes_nothing_that_is_delivered() -> None:
     survived = {"fork": 0, "spawn": 0}
     for line in json.loads(run.stdout)["lines"]:
         survived[line["method"]] += line["survived"]
-    assert survived["fork"] >= 40, run.stderr
-    assert survived["spawn"] >= 10, run.stderr
+    assert survived["fork"] >= 30, run.stderr
+    assert survived["spawn"] >= 6, run.stderr
 
 
 def _environment() -> dict[str, str]:
