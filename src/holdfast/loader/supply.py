@@ -5,7 +5,6 @@ Runs in: main process, in the thread that calls `next()`.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Iterator
 from types import GeneratorType
@@ -28,7 +27,7 @@ class Supply:
         """The next unit; None at the end. The same again until `taken()` is called. Raises what the sampler raises."""
         if not self._drawn and not self.ended:
             # in one call of a function written in C: what is given is kept, whenever a signal handler raises
-            self._drawn.extend(itertools.islice(self._indices, 1))
+            self._drawn.extend(map(next, (self._indices,)))
             self.ended = not self._drawn
         return self._make_unit(self._drawn[0]) if self._drawn else None
 
