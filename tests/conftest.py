@@ -53,6 +53,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="every row of the fault table, not every pair of values")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Faults under spawn and forkserver are long tests, but for the table, which has every pair of values anyway."""
+    for item in items:
+        is_fault = "faults" in item.path.parts and item.path.name != "test_table.py"
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if is_fault and not {"spawn", "forkserver"}.isdisjoint(value for value in values if isinstance(value, str)):
+            item.add_marker(pytest.mark.long)
+
+
 def pytest_report_header() -> list[str]:
     return [f"not collected, for want of torch: {', '.join(collect_ignore)}"] if collect_ignore else []
 
