@@ -35,6 +35,7 @@ NEED_TORCH = [
     "unit/test_launching.py",
     "unit/test_layout.py",
     "unit/test_layout_roundtrip.py",
+    "unit/test_names.py",
     "unit/test_rng.py",
     "unit/test_schedule.py",
     "unit/test_slots_random.py",

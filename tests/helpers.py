@@ -30,7 +30,7 @@ import psutil
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
-from waits import CLOSE_DEADLINE_S, PATIENCE_S, is_running, wait_until
+from waits import CLOSE_DEADLINE_S, PATIENCE_S, is_running, shared_memory_names, wait_until
 
 TESTS = Path(__file__).parent
 PROGRAMS = TESTS / "programs"
@@ -203,10 +203,6 @@ def worker_pids(iterator: Any) -> list[int]:
 
 def wait_until_ended(pids: Sequence[int], deadline_s: float = CLOSE_DEADLINE_S) -> float:
     return wait_until(lambda: not any(map(is_running, pids)), deadline_s, f"the end of processes {list(pids)}")
-
-
-def shared_memory_names() -> set[str]:
-    return {path.name for path in Path("/dev/shm").iterdir()}
 
 
 def _heed_interrupts() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers import shared_memory_names
 from holdfast.transport import names
 from holdfast.transport.names import Namer
 from holdfast.transport.segments import PAGE, Segment, discard
 from holdfast.transport.slots import SlotPool
 from holdfast.transport.writer import SlotWriter, area_of
+from waits import shared_memory_names
 
 
 @pytest.fixture
