@@ -301,7 +301,7 @@ def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int
         state.batch_deaths += 1
         return state.batch_deaths
     key = state.place(lost.doing.position)
-    state.deaths[key] += 1
+    state.deaths[key] = state.deaths.get(key, 0) + 1
     return state.deaths[key]
 
 

@@ -7,7 +7,6 @@ Nothing is decided here. Runs in: main process.
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +31,7 @@ class UnitState:
     is_list: bool = True  # of indices; False: the index of one sample, whatever that is
     attempt: int = 0
     one_by_one: bool = False
-    deaths: Counter[int] = field(default_factory=Counter)  # by place: workers that died loading the sample there
+    deaths: dict[int, int] = field(default_factory=dict)  # by place: workers that died loading the sample there
     batch_deaths: int = 0  # workers that died making a batch of them
     sampled: tuple[Any, ...] = ()  # once samples were replaced: what the sampler gave
     given_up: list[Any] = field(default_factory=list)  # what it asked for in vain and had replaced
