@@ -1,0 +1,129 @@
+"""What was seen of a worker that died, hung or raised: collected where it happened, judged elsewhere.
+
+    supervisor or worker ──► Evidence ──► native.resolve (main: symbols, instruction) ──► engine.diagnose ──► Diagnosis
+
+Plain data throughout: it is pickled once, from the supervisor to the main process. A field is None, or empty, where the
+platform or a missing privilege does not let it be known; `missing` then says so in words.
+Standard library only. Runs in: main | supervisor process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Confidence(StrEnum):
+    """How sure a diagnosis is, from best to none."""
+
+    CERTAIN = "certain"  # proven: the kernel or the program said it
+    LIKELY = "likely"  # all signs point there, and nothing speaks against it
+    POSSIBLE = "possible"  # it would explain what was seen
+    UNKNOWN = "unknown"
+
+
+class Ending(StrEnum):
+    """How a worker came to its end, or that it did not."""
+
+    EXITED = "exited"  # by itself, or by a signal that was not ours
+    HUNG = "hung"  # ended by us: past sample_timeout
+    STOPPED = "stopped"  # ended by us: stopped by a signal and not continued
+    RAISED = "raised"  # alive: an exception
+    SUPERVISOR = "supervisor"  # not a worker: the supervisor was lost
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the kernel wrote at the moment of a fatal signal: siginfo and registers (x86_64)."""
+
+    signal: int
+    code: int  # si_code
+    sender_pid: int | None  # where the signal was sent and not caused
+    address: int | None  # si_addr, where the signal was caused by an access or an instruction
+    instruction_pointer: int
+    stack_pointer: int
+    error_code: int  # of a page fault: 1 present, 2 write, 16 instruction fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps that matters here."""
+
+    start: int
+    end: int
+    permissions: str  # "r-xp"
+    offset: int  # in the file
+    path: str  # "" for anonymous memory, "[stack]", "[heap]", or a file
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in native code a worker was: found in the main process, from a frame and the mappings."""
+
+    library: str  # path of the file, or "" where the address is in no file
+    offset: int  # in the file as its symbols count it
+    symbol: str = ""  # "" where the library has none there
+    instruction: str = ""  # "vmovupd zmm0,[rdi]"
+    needs: tuple[str, ...] = ()  # CPU features it needs, in the words of /proc/cpuinfo
+    lacks: tuple[str, ...] = ()  # those of them that this CPU does not have
+    is_trap: bool = False  # ud2 and its kin: put there on purpose by a compiler
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """A worker's own memory at one moment."""
+
+    seconds_before_end: float
+    anonymous_bytes: int  # resident and not of a file
+    unit: int  # what it was loading then
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCounters:
+    """What the kernel counts. Two of these, from before and after a death, prove who killed."""
+
+    cgroup: str = ""  # path of the worker's own memory cgroup
+    cgroup_kills: int | None = None  # by the out-of-memory killer in that cgroup
+    cgroup_limit_bytes: int | None = None
+    cgroup_usage_bytes: int | None = None
+    host_kills: int | None = None  # on the whole machine: /proc/vmstat oom_kill
+    host_available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedException:
+    """An exception in a worker, as text: the object itself may not travel."""
+
+    type: str  # "builtins.OSError"
+    message: str
+    traceback: str
+    errno: int | None = None
+    bases: tuple[str, ...] = ()  # of its class, without object: "OSError", "Exception", "BaseException"
+    filename: str = ""  # of an OSError
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known. Nothing here is a judgement."""
+
+    ending: Ending
+    exit_code: int | None = None  # below 0: minus the signal
+    phase: str = ""  # in the words of an incident: "loading", "collating", "starting"
+    start_method: str = ""  # "fork", "spawn", "forkserver", "portable"; "" where nothing was started
+    frame: Frame | None = None
+    place: Place | None = None  # added in the main process
+    mappings: tuple[Mapping, ...] = ()
+    stack_limit_bytes: int | None = None  # RLIMIT_STACK
+    python_stack: str = ""  # of all threads, the one at fault first, as faulthandler writes it
+    native_stack: str = ""  # as py-spy writes it, where that was possible
+    stderr_tail: str = ""
+    memory: tuple[MemoryReading, ...] = ()  # oldest first
+    counters_before: MemoryCounters | None = None
+    counters_after: MemoryCounters | None = None
+    sample_timeout_s: float | None = None
+    open_files: int | None = None
+    open_files_limit: int | None = None
+    inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
+    raised: RaisedException | None = None
+    missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
