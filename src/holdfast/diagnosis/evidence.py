@@ -127,3 +127,17 @@ class Evidence:
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
     raised: RaisedException | None = None
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What killed it, how sure that is, on what evidence, and what to do."""
+
+    cause: str  # of the list in docs/failures: "illegal instruction", "out of memory", "unknown"
+    confidence: Confidence
+    summary: str  # goes on from "worker 1 (pid 41822) ...": "died of an illegal instruction"
+    because: str  # one sentence: "vmovupd zmm0,[rdi] needs avx512f; this CPU (AMD EPYC) has no avx512f"
+    where: str = ""  # "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block"
+    evidence: tuple[str, ...] = ()  # facts, a line each: "SIGILL, ILL_ILLOPN at libfast.so+0x1110"
+    advice: tuple[str, ...] = ()  # remedies, runnable as written, the best first
+    ruled_out: tuple[str, ...] = ()  # of an unknown cause: what it was not, and how we know
