@@ -1,0 +1,98 @@
+"""What a worker writes to its stderr: still seen by the user, marked with the worker, and its last words kept.
+
+    worker's fd 2 ──pipe──► supervisor ──► tail, for a diagnosis
+                                      └──► the supervisor's own stderr, line by line: "[worker 1] free(): double free"
+
+glibc and C++ say why they abort on that descriptor and nowhere else. The supervisor never blocks here: where its own
+stderr takes nothing, the worker's pipe is left full, and the worker waits as it would have at that stderr itself.
+Runs in: supervisor process (the relay), worker process (`redirect`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+
+_TAIL_BYTES = 8 * 1024
+_READ_BYTES = 64 * 1024
+_PIECE_BYTES = select.PIPE_BUF  # as much as a pipe that is ready takes without blocking
+_STDERR = 2
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)")
+
+
+def redirect(pipe: int) -> None:
+    """From now on, in this process, stderr is this pipe."""
+    os.dup2(pipe, _STDERR)
+    os.close(pipe)
+
+
+class Relay:
+    """The reading end of one worker's stderr. `fd` is to be polled while `wants_more`."""
+
+    def __init__(self, worker_id: int, fd: int, out: int = _STDERR) -> None:
+        self.fd = fd
+        self._mark = b"[worker %d] " % worker_id
+        self._out = out
+        self._tail = b""
+        self._line = b""  # begun, not ended
+        self._is_marked = False  # a part of that line has been passed on
+        self._pending = b""  # marked, not taken by our stderr yet
+        self._has_ended = False
+        os.set_blocking(fd, False)
+
+    @property
+    def wants_more(self) -> bool:
+        return not self._pending and not self._has_ended
+
+    def take_in(self) -> bool:
+        """Read what there is, and pass on the lines that are whole. False if there is nothing."""
+        try:
+            data = os.read(self.fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self._has_ended = not data
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        self._line += data
+        end = 0
+        for match in _LINE.finditer(self._line):
+            self._pass_on(match.group())
+            self._is_marked, end = False, match.end()
+        self._line = self._line[end:]
+        self.push()
+        return bool(data)
+
+    def _pass_on(self, text: bytes) -> None:
+        self._pending += text if self._is_marked else self._mark + text
+
+    def push(self, *, unfinished: bool = False) -> None:
+        """Write what waits; with `unfinished`, what is said of a line that has not ended as well."""
+        if unfinished and self._line:
+            self._pass_on(self._line)
+            self._line, self._is_marked = b"", True
+        while self._pending and _takes_more(self._out):
+            try:
+                written = os.write(self._out, self._pending[:_PIECE_BYTES])
+            except BlockingIOError:
+                return
+            except OSError:
+                written = len(self._pending)  # nobody can see it any more
+            self._pending = self._pending[written:]
+
+    def finish(self) -> str:
+        """The worker has ended. Returns its last words, which are passed on too."""
+        while self.wants_more and self.take_in():
+            pass  # (not up to its end: what the worker had started may keep the pipe open)
+        if self._line:
+            self._line += b"\n"
+        self.push(unfinished=True)
+        os.close(self.fd)
+        return self._tail.decode(errors="replace")
+
+
+def _takes_more(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(0))
