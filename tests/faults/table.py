@@ -69,16 +69,20 @@ class Row(NamedTuple):
 
 def why_not(row: Row) -> str | None:
     """Why this row cannot be; None if it can."""
-    return _no_such_fault(row) or _no_such_number(row)
+    return _no_such_supervisor(row) or _no_such_fault(row) or _no_such_number(row)
+
+
+def _no_such_supervisor(row: Row) -> str | None:
+    if row.how == "supervisor killed" and row.is_portable:
+        return "the portable backend has no supervisor"
+    if row.when == "import" and row.how in ("supervisor killed", "SIGSTOP") and not row.is_portable:
+        return "it is the supervisor that imports: SIGKILL is its death, and a stop of it while it imports a long wait"
+    return None
 
 
 def _no_such_fault(row: Row) -> str | None:
     if row.when in ("import", "unpickling") and row.method == "fork":
         return "under fork nothing is imported or unpickled in a worker"
-    if row.how == "supervisor killed" and row.is_portable:
-        return "the portable backend has no supervisor"
-    if row.when == "import" and row.how in ("supervisor killed", "SIGSTOP") and not row.is_portable:
-        return "it is the supervisor that imports: SIGKILL is its death, and a stop of it while it imports a long wait"
     if row.how == "unpicklable result" and row.when != "sending":
         return "that a result cannot be pickled is found out when it is sent"
     if row.how == "endless loop" and row.when in BEFORE_THE_FIRST_SAMPLE:
