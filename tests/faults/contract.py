@@ -130,8 +130,8 @@ def _cause(row: Row) -> str:
 
 
 def _dies_importing(row: Row) -> bool:
-    """The supervisor imports the modules for all workers, and dies of what it cannot catch."""
-    return row.when == "import" and row.how not in ("exception", "sys.exit")
+    """The supervisor, where there is one, imports the modules for all workers, and dies of what it cannot catch."""
+    return row.when == "import" and row.how not in ("exception", "sys.exit") and not row.is_portable
 
 
 def _phase(row: Row) -> str:

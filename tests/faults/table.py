@@ -3,8 +3,6 @@
 Every combination is a row, unless a rule below says, with its reason, that it cannot be. What must come of a row is
 computed in `contract.py`. "Main process killed" has a file of its own, `test_main_process_killed.py`.
 
-A backend that needs no fork ("portable") is to be added to METHODS once it exists.
-
 Runs in: the test process.
 """
 
@@ -26,7 +24,8 @@ RAISES = ("exception", "unpicklable result")
 HOW = ("exception", *SIGNALS, *EXITS, "endless loop", "unpicklable result", "supervisor killed")
 
 TIMES = ("once", "always")
-METHODS = ("fork", "spawn", "forkserver")
+METHODS = ("fork", "spawn", "forkserver", "portable")
+"""The last is a backend of its own: its workers are spawned, by the main process itself."""
 MAPS = ("map", "map of many", "unbatched")
 ITERABLES = ("iterator class", "generator")
 KINDS = (*MAPS, *ITERABLES)
@@ -50,6 +49,10 @@ class Row(NamedTuple):
         return self.kind in ITERABLES
 
     @property
+    def is_portable(self) -> bool:
+        return self.method == "portable"
+
+    @property
     def is_once(self) -> bool:
         return self.times == "once"
 
@@ -66,14 +69,20 @@ class Row(NamedTuple):
 
 def why_not(row: Row) -> str | None:
     """Why this row cannot be; None if it can."""
-    return _no_such_fault(row) or _no_such_number(row)
+    return _no_such_supervisor(row) or _no_such_fault(row) or _no_such_number(row)
+
+
+def _no_such_supervisor(row: Row) -> str | None:
+    if row.how == "supervisor killed" and row.is_portable:
+        return "the portable backend has no supervisor"
+    if row.when == "import" and row.how in ("supervisor killed", "SIGSTOP") and not row.is_portable:
+        return "it is the supervisor that imports: SIGKILL is its death, and a stop of it while it imports a long wait"
+    return None
 
 
 def _no_such_fault(row: Row) -> str | None:
     if row.when in ("import", "unpickling") and row.method == "fork":
         return "under fork nothing is imported or unpickled in a worker"
-    if row.when == "import" and row.how in ("supervisor killed", "SIGSTOP"):
-        return "it is the supervisor that imports: SIGKILL is its death, and a stop of it while it imports a long wait"
     if row.how == "unpicklable result" and row.when != "sending":
         return "that a result cannot be pickled is found out when it is sent"
     if row.how == "endless loop" and row.when in BEFORE_THE_FIRST_SAMPLE:
@@ -112,7 +121,7 @@ def some_rows() -> list[Row]:
 
 def _cost(row: Row) -> float:
     """New interpreters take their time, and deadlines theirs."""
-    seconds = (0.3 if row.method == "fork" else 2.5) * (1.5 if row.persistent else 1)
+    seconds = {"fork": 0.3, "portable": 5.0}.get(row.method, 2.5) * (1.5 if row.persistent else 1)
     if row.how == "endless loop":
         seconds += 4.0
     return seconds

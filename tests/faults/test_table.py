@@ -76,9 +76,10 @@ def make_loader(row: Row, fault: Fault, tmp_path: Path, monkeypatch: pytest.Monk
         num_workers=NUM_WORKERS,
         collate_fn=Collate(fault, row.when),
         worker_init_fn=Init(fault, row.when == "shutdown") if row.when in ("worker_init_fn", "shutdown") else None,
-        multiprocessing_context=row.method,
+        multiprocessing_context=None if row.is_portable else row.method,
         persistent_workers=row.persistent,
         on_error=row.on_error,
+        backend="portable" if row.is_portable else None,
         sample_timeout=SAMPLE_TIMEOUT_S if row.how == "endless loop" else None,
     )
 

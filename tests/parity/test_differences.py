@@ -422,6 +422,27 @@ def test_a_death_before_the_first_sample_is_a_worker_init_error() -> None:
 # --- processes, pickling, our own arguments -----------------------------------------------------------------------
 
 
+def scheduling_policy(_: int) -> int:
+    return os.sched_getscheduler(0)
+
+
+class Policies(Dataset[int]):
+    """The policy by which the kernel schedules the process that loads a sample."""
+
+    __getitem__ = staticmethod(scheduling_policy)
+
+    def __len__(self) -> int:
+        return 2
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this platform has no such policy")
+def test_workers_are_batch_jobs_and_the_main_process_is_not() -> None:
+    """A worker that is woken does not take the core from the training process; torch's may."""
+    for loader_class, policy in ((TorchLoader, os.SCHED_OTHER), (DataLoader, os.SCHED_BATCH)):
+        assert [batch.item() for batch in loader_class(Policies(), num_workers=1)] == [policy] * 2
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
 def test_workers_are_grandchildren_of_one_supervisor() -> None:
     """So that they can be replaced without forking this process again."""
     iterator = iter(DataLoader(range(4), num_workers=3))

@@ -65,6 +65,7 @@ class Recruit:
         self.worker_id = -1
         self.serial = next(_serials)
         self.silent_ticks = 0  # since its pipe ended, while we waited
+        self._stopped_ticks = 0  # the same, since it was stopped
         self.reason = Reason.EXITED
         self.hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
         self._deadline = Deadline(None)
@@ -116,6 +117,16 @@ class Recruit:
         if self.hung_at is None and self._deadline.is_over(doing, elapsed_s):
             self.reason, self.hung_at = Reason.HUNG, doing
         return self.hung_at is not None
+
+    def stays_stopped(self, ticks: int) -> bool:
+        """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
+        with contextlib.suppress(psutil.Error):
+            is_stopped = psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+            self._stopped_ticks = self._stopped_ticks + 1 if is_stopped else 0
+        if self._stopped_ticks < ticks:
+            return False
+        self.reason = Reason.STOPPED if self.reason is Reason.EXITED else self.reason
+        return True
 
     def has_ended(self) -> bool:
         """Whether the process is surely gone."""
