@@ -80,6 +80,11 @@ GENERAL: tuple[Cause, ...] = (
 
 ALL: tuple[Cause, ...] = (*SPECIFIC, *GENERAL, unknown)
 
+NOT_OF_THE_SAMPLE = frozenset(
+    cause.NAME for cause in (out_of_memory, killed_by_another_process, stopped, supervisor_killed, missing_main_guard)
+)
+"""Names of causes that lie outside of the sample in hand: another sample would have met them as well."""
+
 _SURENESS = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE, Confidence.UNKNOWN)
 _ENOUGH = (Confidence.CERTAIN, Confidence.LIKELY)
 _MOST_MISSING = 3

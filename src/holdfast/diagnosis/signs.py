@@ -18,6 +18,7 @@ _WINDOWS_STATUS = {
     0xC0000374: wording.SIGABRT,  # heap corruption
     0xC0000409: wording.SIGABRT,  # abort(), stack smashing
 }
+_SHARED_MEMORY = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
 
 
@@ -45,7 +46,7 @@ def place_of(evidence: Evidence) -> Place | None:
 
 
 def sender_of(evidence: Evidence) -> int | None:
-    """The process that sent the fatal signal, where it was another one and the kernel told. 0: outside of this container."""
+    """The other process that sent the fatal signal, where the kernel told. 0: one outside of this container."""
     frame = frame_of(evidence)
     if frame is None or frame.code > 0 or frame.sender_pid is None:
         return None
@@ -59,7 +60,7 @@ def is_crash_by(evidence: Evidence, number: int) -> bool:
 
 
 def sent_itself(evidence: Evidence) -> bool:
-    """Whether the process sent the fatal signal to itself, as raise() and abort() do: no access or instruction failed."""
+    """Whether the process sent the fatal signal to itself, as raise() and abort() do: nothing failed in the CPU."""
     frame = frame_of(evidence)
     return frame is not None and frame.code <= 0 and sender_of(evidence) is None
 
@@ -68,6 +69,27 @@ def mapping_at(evidence: Evidence, address: int | None) -> Mapping | None:
     if address is None:
         return None
     return next((mapping for mapping in evidence.mappings if mapping.start <= address < mapping.end), None)
+
+
+def is_shared_memory(mapping: Mapping) -> bool:
+    """Whether the mapped file lives in memory that processes share, and not on a disk."""
+    return mapping.path.startswith(_SHARED_MEMORY)
+
+
+def out_of_memory_kills(evidence: Evidence) -> tuple[int | None, int | None]:
+    """How many kills were counted around the death, in its cgroup and on the machine. None: not known."""
+    before, after = evidence.counters_before, evidence.counters_after
+    if before is None or after is None:
+        return None, None
+    same_cgroup = before.cgroup == after.cgroup
+    return (
+        _rise(before.cgroup_kills, after.cgroup_kills) if same_cgroup else None,
+        _rise(before.host_kills, after.host_kills),
+    )
+
+
+def _rise(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(after - before, 0)
 
 
 def is_forked(evidence: Evidence) -> bool:
@@ -123,22 +145,37 @@ def stack_lines(evidence: Evidence, most: int = 6) -> tuple[str, ...]:
     return (*lines, f"and {wording.plural(more, 'frame')} more") if more > 0 else tuple(lines)
 
 
+def hung(evidence: Evidence) -> str:
+    """ "hung for more than 30 s"."""
+    timeout = evidence.sample_timeout_s
+    return "hung" if timeout is None else f"hung for more than {wording.seconds(timeout)}"
+
+
+def native_lines(evidence: Evidence, most: int = 4) -> tuple[str, ...]:
+    """What is known of one that hung beside Python's stack: the innermost native frames, and where in the kernel it was."""
+    stack = [wording.one_line(line, 120) for line in evidence.native_stack.splitlines() if line.startswith("    ")]
+    lines = [f"native: {line}" for line in stack[:most]]
+    if evidence.waiting_in:
+        lines.append(f"waiting in the kernel: {wording.one_line(evidence.waiting_in, 80)}")
+    return tuple(lines)
+
+
 def ended(evidence: Evidence) -> str:
     """How it ended, in a few words that go on from "worker 1 (pid 41822)"."""
-    number = signal_of(evidence)
-    if number is not None:
-        return f"was killed by {wording.signal_name(number)}"
     if evidence.ending is Ending.HUNG:
-        return "hung"
+        return hung(evidence)
     if evidence.ending is Ending.STOPPED:
         return "was stopped by a signal and not continued"
     if evidence.raised is not None:
         return f"raised {exception_line(evidence)}"
+    return _exit(evidence)
+
+
+def _exit(evidence: Evidence) -> str:
     if evidence.exit_code is None:
         return "was lost"
-    if evidence.exit_code < 0:
-        return f"was killed by {wording.signal_name(-evidence.exit_code)}"
-    return f"exited with status {evidence.exit_code}"
+    number = -evidence.exit_code if evidence.exit_code < 0 else signal_of(evidence)
+    return f"exited with status {evidence.exit_code}" if number is None else f"was killed by {wording.signal_name(number)}"
 
 
 def exception_line(evidence: Evidence, longest: int = 200) -> str:

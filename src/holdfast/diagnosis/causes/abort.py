@@ -11,6 +11,7 @@ from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
 
 NAME = "abort"
+_MOST_READ = 16384
 
 _HEAP = "find the write beyond a buffer, or the second free: LD_PRELOAD=libasan.so, or valgrind, on a script that loads the sample"
 _THROWN = "catch the exception in the native code and raise it in Python, or report it to the library's authors"
@@ -30,8 +31,8 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("glibc", r"double free or corruption[^\n]*", _HEAP),
     ("glibc", r"corrupted (?:size vs\. prev_size|double-linked list|unsorted chunks)[^\n]*", _HEAP),
     ("OpenMP", r"OMP: Error #\d+: [^\n]*", _OPENMP),
-    ("assert", r"[^\n]*Assertion [`'\"][^\n]* failed[^\n]*", _CHECK),
-    ("a check", r"[^\n]*Check failed: [^\n]*", _CHECK),
+    ("assert", r"(?m:^)[^\n]*Assertion [`'\"][^\n]* failed[^\n]*", _CHECK),
+    ("a check", r"(?m:^)[^\n]*Check failed: [^\n]*", _CHECK),
     ("Python", r"Fatal Python error: (?!Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)[^\n]*", _CHECK),
 )
 
@@ -54,7 +55,8 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 
 def last_words(text: str) -> tuple[str, str, str]:
     """Who spoke last before the abort, what was said, and the remedy."""
-    found = [(match.start(), who, match[0], advice) for who, words, advice in _WORDS for match in re.finditer(words, text)]
+    tail = text[-_MOST_READ:]
+    found = [(match.start(), who, match[0], advice) for who, words, advice in _WORDS for match in re.finditer(words, tail)]
     return max(found)[1:] if found else ("", "", _CHECK)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 from holdfast.diagnosis import python_frames, signs
-from holdfast.diagnosis.causes import hang
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 from holdfast.diagnosis.python_frames import PythonFrame
 
@@ -37,10 +36,10 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.POSSIBLE if others else Confidence.LIKELY,
-        summary=f"{hang.summary(evidence)}, waiting for {what}",
+        summary=f"{signs.hung(evidence)}, waiting for {what}",
         because=f"a forked process has none of the main process's threads: {what} it waits for is never given back{threads}",
         where=signs.where(evidence),
-        evidence=(*signs.stack_lines(evidence), *hang.native_lines(evidence)),
+        evidence=(*signs.stack_lines(evidence), *signs.native_lines(evidence)),
         advice=_advice(what),
     )
 

@@ -8,7 +8,6 @@ the counts of out-of-memory kills are known and did not change.
 from __future__ import annotations
 
 from holdfast.diagnosis import signs, wording
-from holdfast.diagnosis.causes import out_of_memory
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
 
 NAME = "killed by another process"
@@ -41,7 +40,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 
 
 def _of_sigkill(evidence: Evidence) -> Diagnosis | None:
-    in_cgroup, on_host = out_of_memory.kills(evidence)
+    in_cgroup, on_host = signs.out_of_memory_kills(evidence)
     if in_cgroup or on_host:
         return None
     if in_cgroup is None and on_host is None:

@@ -15,7 +15,7 @@ NAME = "out of memory"
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     if signs.signal_of(evidence) != wording.SIGKILL:
         return None
-    in_cgroup, on_host = kills(evidence)
+    in_cgroup, on_host = signs.out_of_memory_kills(evidence)
     if in_cgroup:
         confidence = Confidence.CERTAIN
         because = "the out-of-memory killer ended a process of the worker's memory cgroup at that moment"
@@ -36,22 +36,6 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         evidence=("SIGKILL", *(line for line in lines if line)),
         advice=_advice(evidence),
     )
-
-
-def kills(evidence: Evidence) -> tuple[int | None, int | None]:
-    """How many kills were counted around the death, in its cgroup and on the machine. None: not known."""
-    before, after = evidence.counters_before, evidence.counters_after
-    if before is None or after is None:
-        return None, None
-    same_cgroup = before.cgroup == after.cgroup
-    return (
-        _rise(before.cgroup_kills, after.cgroup_kills) if same_cgroup else None,
-        _rise(before.host_kills, after.host_kills),
-    )
-
-
-def _rise(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else max(after - before, 0)
 
 
 def _cgroup(evidence: Evidence) -> str:

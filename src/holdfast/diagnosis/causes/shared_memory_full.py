@@ -10,10 +10,9 @@ import errno
 import re
 
 from holdfast.diagnosis import signs, wording
-from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence, Mapping
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "shared memory full"
-_SHARED = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
 _IN_WORDS = re.compile(r"/dev/shm|/run/shm|</?torch_|shared memory|memfd|<filename not specified>")
 _NO_SPACE = "No space left on device"
 _FULL_BELOW_BYTES = 1 << 20
@@ -38,17 +37,13 @@ def _of_bus_error(evidence: Evidence) -> Diagnosis | None:
         because = "a bus error is how a full shared memory shows itself; the address was not seen"
         return _diagnosis(evidence, Confidence.POSSIBLE, "died of a bus error", because)
     mapping = signs.mapping_at(evidence, frame.address)
-    if frame.code != wording.BUS_ADRERR or mapping is None or not is_shared_memory(mapping):
+    if frame.code != wording.BUS_ADRERR or mapping is None or not signs.is_shared_memory(mapping):
         return None
     free = evidence.shared_memory_free_bytes
     is_seen = mapping.path.startswith("/dev/shm/") and free is not None and free < _FULL_BELOW_BYTES
     because = f"there was no memory for a page of {wording.one_line(mapping.path, 120)}, which is shared memory"
     confidence = Confidence.CERTAIN if is_seen else Confidence.LIKELY
     return _diagnosis(evidence, confidence, "died of a bus error: shared memory is full", because)
-
-
-def is_shared_memory(mapping: Mapping) -> bool:
-    return mapping.path.startswith(_SHARED)
 
 
 def _diagnosis(evidence: Evidence, confidence: Confidence, summary: str, because: str) -> Diagnosis:

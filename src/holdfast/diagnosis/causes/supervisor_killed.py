@@ -6,7 +6,6 @@ Signs: its process ended, or fell silent, while the main process still needed it
 from __future__ import annotations
 
 from holdfast.diagnosis import signs, wording
-from holdfast.diagnosis.causes import out_of_memory
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "supervisor killed"
@@ -16,7 +15,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.ending is not Ending.SUPERVISOR:
         return None
     ended = signs.ended(evidence)
-    kills = out_of_memory.kills(evidence)
+    kills = signs.out_of_memory_kills(evidence)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN,

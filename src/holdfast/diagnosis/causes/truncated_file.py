@@ -7,7 +7,6 @@ read, that proves it.
 from __future__ import annotations
 
 from holdfast.diagnosis import signs, wording
-from holdfast.diagnosis.causes.shared_memory_full import is_shared_memory
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Mapping
 
 NAME = "bus error on a truncated file"
@@ -18,7 +17,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if not signs.is_crash_by(evidence, wording.SIGBUS) or frame is None or frame.code != wording.BUS_ADRERR:
         return None
     mapping = signs.mapping_at(evidence, frame.address)
-    if mapping is None or not mapping.path.startswith("/") or is_shared_memory(mapping) or frame.address is None:
+    if mapping is None or not mapping.path.startswith("/") or signs.is_shared_memory(mapping) or frame.address is None:
         return None
     position = frame.address - mapping.start + mapping.offset
     is_beyond = evidence.mapped_file_bytes is not None and position >= evidence.mapped_file_bytes

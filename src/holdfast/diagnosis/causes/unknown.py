@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.diagnosis import signs, wording
-from holdfast.diagnosis.causes import out_of_memory
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "unknown"
@@ -42,7 +41,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def ruled_out(evidence: Evidence) -> Iterator[str]:
     """What it was not, and how we know. Nothing is ruled out for want of evidence."""
-    in_cgroup, on_host = out_of_memory.kills(evidence)
+    in_cgroup, on_host = signs.out_of_memory_kills(evidence)
     number, frame = signs.signal_of(evidence), signs.frame_of(evidence)
     if in_cgroup == 0 or on_host == 0:
         yield f"out of memory: no kill was counted {'in its cgroup' if in_cgroup == 0 else 'on this machine'}"
