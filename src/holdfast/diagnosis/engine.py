@@ -76,7 +76,7 @@ GENERAL: tuple[Cause, ...] = (
     exit_by_user_code,
     dataset_exception,
 )
-"""These say little more than how it ended, and so are nearly always certain: a specific cause that is likely comes first."""
+"""These say little more than how it ended, and so are mostly certain: a specific cause that is likely goes first."""
 
 ALL: tuple[Cause, ...] = (*SPECIFIC, *GENERAL, unknown)
 
@@ -129,7 +129,9 @@ def _unknown(evidence: Evidence, notes: list[str]) -> Diagnosis:
 
 
 def _bug(cause: Cause, error: Exception) -> str:
-    return one_line(f"a bug of holdfast: the cause {cause.NAME!r} could not be judged ({type(error).__name__}: {error})")
+    return one_line(
+        f"a bug of holdfast: the cause {cause.NAME!r} could not be judged ({type(error).__name__}: {error})"
+    )
 
 
 def _not_available(evidence: Evidence) -> list[str]:

@@ -57,7 +57,9 @@ def gather(evidence: Evidence) -> Evidence:
 
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
     """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where an exception is about no such library."""
-    is_import = raised.type.endswith(("OSError", "ImportError")) or not {"OSError", "ImportError"}.isdisjoint(raised.bases)
+    is_import = raised.type.endswith(("OSError", "ImportError")) or not {"OSError", "ImportError"}.isdisjoint(
+        raised.bases
+    )
     here = machine_of(Path(sys.executable)) if is_import else ""
     if not here:
         return ""

@@ -19,7 +19,9 @@ from holdfast.diagnosis.wording import file_name, one_line
 _OUR_FILES = str(PurePath(__file__).parent.parent)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
 _SECTION = re.compile(r"^(Current thread|Thread) .*\(most recent call first\):")
-_LIBRARY = re.compile(r"[/\\](site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen ", re.IGNORECASE)
+_LIBRARY = re.compile(
+    r"[/\\](site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen ", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,9 @@ def _exit(evidence: Evidence) -> str:
     if evidence.exit_code is None:
         return "was lost"
     number = -evidence.exit_code if evidence.exit_code < 0 else signal_of(evidence)
-    return f"exited with status {evidence.exit_code}" if number is None else f"was killed by {wording.signal_name(number)}"
+    return (
+        f"exited with status {evidence.exit_code}" if number is None else f"was killed by {wording.signal_name(number)}"
+    )
 
 
 def exception_line(evidence: Evidence, longest: int = 200) -> str:

@@ -1,6 +1,9 @@
 """Native code aborted: it found its own state to be wrong, and stopped the process.
 
-Signs: SIGABRT that no other process sent. The words that glibc, C++, Rust, assert or Python wrote to stderr before it say why.
+Signs: SIGABRT that no other process sent. The words that glibc, C++, Rust, assert or Python wrote to stderr before it
+say why.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
 NAME = "abort"
 _MOST_READ = 16384
 
-_HEAP = "find the write beyond a buffer, or the second free: LD_PRELOAD=libasan.so, or valgrind, on a script that loads the sample"
+_HEAP = "valgrind python a_script_that_loads_the_sample.py   names the write beyond a buffer, or the second free"
 _THROWN = "catch the exception in the native code and raise it in Python, or report it to the library's authors"
 _CHECK = "report the failed check to the library's authors, with the sample"
 _OPENMP = "keep one OpenMP runtime in the environment: conda or pip for all of torch, numpy and mkl, not both"
@@ -33,7 +36,11 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("OpenMP", r"OMP: Error #\d+: [^\n]*", _OPENMP),
     ("assert", r"(?m:^)[^\n]*Assertion [`'\"][^\n]* failed[^\n]*", _CHECK),
     ("a check", r"(?m:^)[^\n]*Check failed: [^\n]*", _CHECK),
-    ("Python", r"Fatal Python error: (?!Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)[^\n]*", _CHECK),
+    (
+        "Python",
+        r"Fatal Python error: (?!Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)[^\n]*",
+        _CHECK,
+    ),
 )
 
 
@@ -46,7 +53,9 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         cause=NAME,
         confidence=Confidence.CERTAIN if said else Confidence.LIKELY,
         summary=f"aborted: {said}" if said else "aborted",
-        because=f"{who} says: {said}" if said else "native code called abort(), and wrote no words to stderr that say why",
+        because=f"{who} says: {said}"
+        if said
+        else "native code called abort(), and wrote no words to stderr that say why",
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *_tail(evidence, said)),
         advice=(advice, "update the library that aborted: the stack above names it"),
@@ -56,7 +65,9 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 def last_words(text: str) -> tuple[str, str, str]:
     """Who spoke last before the abort, what was said, and the remedy."""
     tail = text[-_MOST_READ:]
-    found = [(match.start(), who, match[0], advice) for who, words, advice in _WORDS for match in re.finditer(words, tail)]
+    found = [
+        (match.start(), who, match[0], advice) for who, words, advice in _WORDS for match in re.finditer(words, tail)
+    ]
     return max(found)[1:] if found else ("", "", _CHECK)
 
 

@@ -1,6 +1,8 @@
 """A worker failed before its first sample: on an import, on unpickling the dataset, or in `worker_init_fn`.
 
 Signs: it raised, exited or died while it was starting.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "failure before the first sample"
 _STARTING = "starting"
-_UNPICKLING = re.compile(r"Can't get (local )?(attribute|object)|UnpicklingError|cannot find .* on <module|Ran out of input")
+_UNPICKLING = re.compile(
+    r"Can't get (local )?(attribute|object)|UnpicklingError|cannot find .* on <module|Ran out of input"
+)
 _IMPORT = re.compile(r"(ModuleNotFound|Import)Error")
 
 
@@ -45,7 +49,13 @@ def _step(evidence: Evidence, said: str) -> str:
 def _advice(said: str) -> tuple[str, ...]:
     here = "DataLoader(..., num_workers=0)   runs the same code in this process, where a debugger sees it"
     if _UNPICKLING.search(said):
-        return "define the dataset's classes and functions at the top level of a module that the workers can import", here
+        return (
+            "define the dataset's classes and functions at the top level of a module that the workers can import",
+            here,
+        )
     if _IMPORT.search(said):
-        return "python -c 'import sys; print(sys.path)'   the workers import with this path: install the module, or add to PYTHONPATH", here
+        return (
+            "install the module, or add its folder to PYTHONPATH: the workers import it by its name",
+            here,
+        )
     return "call worker_init_fn(0) and dataset[0] in this process, before the loader is made", here

@@ -1,6 +1,8 @@
 """Native code ran into a trap that its compiler put there on purpose: a failed check, or a place it must never reach.
 
 Signs: SIGILL (or SIGTRAP) at `ud2` or its kin. The CPU lacks nothing: the program stopped itself.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -17,15 +19,16 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if not is_ended_so or place is None or not place.is_trap:
         return None
     instruction = wording.one_line(place.instruction, 40) or "ud2"
+    library = wording.one_line(wording.file_name(place.library), 60)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN,
         summary="died of a trap that a compiler put into its native code",
-        because=f"{instruction} is no missing CPU feature: it marks a failed assertion, or code that must never be reached",
+        because=f"{instruction} is no missing CPU feature: a check failed, or code was reached that never must be",
         where=signs.where(evidence),
         evidence=signs.signal_line(evidence),
         advice=(
-            f"report it to the authors of {wording.one_line(wording.file_name(place.library), 60) or 'that code'}, with the sample",
+            f"report it to the authors of {library or 'that code'}, with the sample",
             "a build with -fsanitize=undefined,address names the check that failed",
         ),
     )

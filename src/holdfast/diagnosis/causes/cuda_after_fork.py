@@ -1,7 +1,9 @@
 """CUDA was used in a worker that was forked from a process that had used CUDA before.
 
-Signs: torch's own words, "Cannot re-initialize CUDA in forked subprocess"; or CUDA's initialization error (3) in a worker started
-by fork.
+Signs: torch's own words, "Cannot re-initialize CUDA in forked subprocess"; or CUDA's initialization error (3) in a
+worker started by fork.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "CUDA used after fork"
 _TORCH = "Cannot re-initialize CUDA in forked subprocess"
-_CUDA = re.compile(r"CUDA(?: runtime| driver)? error:? (?:3\b|.{0,40}initialization error)|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED")
+_CUDA = re.compile(
+    r"CUDA(?: runtime| driver)? error:? (?:3\b|.{0,40}initialization error)"
+    r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
+)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:

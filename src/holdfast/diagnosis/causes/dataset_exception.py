@@ -1,6 +1,8 @@
 """The dataset, its transforms or `collate_fn` raised an exception; the worker is alive.
 
 Signs: an exception arrived from the worker, and it has none of the signs of a more special cause.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

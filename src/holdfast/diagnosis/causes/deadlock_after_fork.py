@@ -1,8 +1,10 @@
 """A deadlock after fork: the worker waits for a lock that a thread of the main process held when the worker was forked.
 
-Signs: a hang in a worker started by fork, and the innermost frame waits for a lock, a queue, a thread or an OpenMP team. Only one
-thread lives on in a forked process, so nobody is left to wake it. Where the worker has threads of its own, one of them may be
-what it waits for: then it is possible only.
+Signs: a hang in a worker started by fork, and the innermost frame waits for a lock, a queue, a thread or an OpenMP
+team. Only one thread lives on in a forked process, so nobody is left to wake it. Where the worker has threads of its
+own, one of them may be what it waits for: then it is possible only.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         cause=NAME,
         confidence=Confidence.POSSIBLE if others else Confidence.LIKELY,
         summary=f"{signs.hung(evidence)}, waiting for {what}",
-        because=f"a forked process has none of the main process's threads: {what} it waits for is never given back{threads}",
+        because=f"only one thread lives on in a forked process: what could end this wait is not there{threads}",
         where=signs.where(evidence),
         evidence=(*signs.stack_lines(evidence), *signs.native_lines(evidence)),
         advice=_advice(what),
@@ -64,4 +66,7 @@ def _advice(what: str) -> tuple[str, ...]:
     spawn = 'DataLoader(..., multiprocessing_context="forkserver")   workers that are no copy of a process with threads'
     if what == "an OpenMP team":
         return "torch.set_num_threads(1)   in worker_init_fn, and before the loader is made", spawn
-    return spawn, "make locks, queues, thread pools and log handlers in worker_init_fn or on first use, not before the loader"
+    return (
+        spawn,
+        "make locks, queues, thread pools and log handlers in worker_init_fn or on first use, not before the loader",
+    )

@@ -1,6 +1,8 @@
 """The worker ended itself: `sys.exit`, `os._exit`, or `exit()` in native code.
 
 Signs: an exit status, and no signal.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A floating point exception, which is nearly always an integer that native code divided by zero.
 
 Signs: SIGFPE that no other process sent; its code says which operation failed.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """A database, file or connection was opened before the workers were forked, and used in several processes at once.
 
-Signs: a worker started by fork raised, crashed or hung inside lmdb, h5py, sqlite3 or a database client, and a file or socket that
-such a library opens was already open before the fork.
+Signs: a worker started by fork raised, crashed or hung inside lmdb, h5py, sqlite3 or a database client, and a file or
+socket that such a library opens was already open before the fork.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class _Library:
 _SOCKET = re.compile(r"^socket:\[")
 _LIBRARIES = (
     _Library("lmdb", re.compile(r"\blmdb\b|\bmdb_|liblmdb"), re.compile(r"\.mdb$|\.lmdb$")),
-    _Library("h5py", re.compile(r"\bh5py\b|libhdf5|\bH5[A-Z]"), re.compile(r"\.(h5|hdf5|hdf|he5|nc|mat)$", re.IGNORECASE)),
+    _Library(
+        "h5py", re.compile(r"\bh5py\b|libhdf5|\bH5[A-Z]"), re.compile(r"\.(h5|hdf5|hdf|he5|nc|mat)$", re.IGNORECASE)
+    ),
     _Library("sqlite3", re.compile(r"sqlite3"), re.compile(r"\.(db|sqlite3?|db3)(-wal|-journal|-shm)?$")),
     _Library("tar and zip files", re.compile(r"\b(tarfile|zipfile)\b"), re.compile(r"\.(tar|tgz|zip|npz)(\.\w+)?$")),
     _Library("a database client", re.compile(r"psycopg|pymysql|MySQLdb|pymongo|\bredis\b|libpq"), _SOCKET),
@@ -37,7 +41,9 @@ _LIBRARIES = (
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     if not signs.is_forked(evidence) or evidence.ending not in (Ending.EXITED, Ending.RAISED, Ending.HUNG):
         return None
-    if evidence.ending is Ending.EXITED and (signs.signal_of(evidence) is None or signs.sender_of(evidence) is not None):
+    if evidence.ending is Ending.EXITED and (
+        signs.signal_of(evidence) is None or signs.sender_of(evidence) is not None
+    ):
         return None
     code = _code_at_fault(evidence)
     for library in _LIBRARIES:
@@ -62,7 +68,7 @@ def _diagnosis(evidence: Evidence, library: str, opened: list[str]) -> Diagnosis
         cause=NAME,
         confidence=Confidence.LIKELY,
         summary=f"{_how(evidence)} in {library}, with a handle opened before the fork",
-        because=f"{first} was opened before the workers were forked: they share one handle, which {library} cannot bear",
+        because=f"{first} was opened before the fork: the workers share one handle, which {library} cannot bear",
         where=signs.where(evidence),
         evidence=(
             *signs.signal_line(evidence),

@@ -1,6 +1,8 @@
 """A sample took longer than `sample_timeout`, and the worker was ended.
 
 Signs: the supervisor ended it past its deadline. The stack says where it was.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""An illegal instruction: a library was built for a CPU with features that this CPU does not have, or its code is damaged.
+"""An illegal instruction: a library was built for a CPU with features that this one lacks, or its code is damaged.
 
-Signs: SIGILL that no other process sent, at an instruction that is no compiler's trap. If the CPU lacks a feature that the
-instruction needs, that proves it.
+Signs: SIGILL that no other process sent, at an instruction that is no compiler's trap. If the CPU lacks a feature
+that the instruction needs, that proves it.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -41,21 +43,25 @@ def _because(evidence: Evidence, place: Place | None) -> str:
     if place.lacks:
         return f"{instruction} needs {', '.join(place.needs)}; {cpu} has no {', '.join(place.lacks)}"
     if place.needs:
-        return f"{instruction} needs {', '.join(place.needs)}, which {cpu} has: its code is damaged, or the system forbids it"
+        needs = ", ".join(place.needs)
+        return f"{instruction} needs {needs}, which {cpu} has: its code is damaged, or the system forbids it"
     return f"{cpu} refused {instruction}: its code is damaged, or a wrong address was called"
 
 
 def _advice(place: Place | None) -> tuple[str, ...]:
     if place is None or not place.library:
         return (
-            "install builds for this CPU of the native libraries the dataset uses; grep -m1 flags /proc/cpuinfo shows its features",
+            "install builds for this CPU of the native libraries the dataset uses",
+            "grep -m1 flags /proc/cpuinfo   its features",
         )
     library = wording.one_line(wording.file_name(place.library), 60)
     package = package_of(place.library)
     if not place.lacks:
         again = f"pip install --force-reinstall --no-cache-dir {package}" if package else f"install {library} again"
         return (f"{again}   its file may be damaged",)
-    build = f"rebuild {library} without {', '.join(place.lacks)} ({_flags(place.lacks)}), or install a build for this CPU"
+    build = (
+        f"rebuild {library} without {', '.join(place.lacks)} ({_flags(place.lacks)}), or install a build for this CPU"
+    )
     source = f"CFLAGS='{_flags(place.lacks)}' pip install --force-reinstall --no-binary {package} {package}"
     return (build, source) if package else (build,)
 

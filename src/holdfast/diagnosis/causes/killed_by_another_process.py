@@ -1,8 +1,10 @@
 """Another process killed the worker: a user, a job scheduler, a container runtime, a memory daemon.
 
-Signs: a fatal signal that the kernel says another process sent (its pid is named); or SIGKILL, SIGTERM, SIGINT, SIGHUP and
-their like, which nothing in a crashing program raises. For SIGKILL the kernel does not tell who sent it; it is likely only where
-the counts of out-of-memory kills are known and did not change.
+Signs: a fatal signal that the kernel says another process sent (its pid is named); or SIGKILL, SIGTERM, SIGINT,
+SIGHUP and their like, which nothing in a crashing program raises. For SIGKILL the kernel does not tell who sent it;
+it is likely only where the counts of out-of-memory kills are known and did not change.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def _of_sigkill(evidence: Evidence) -> Diagnosis | None:
     if in_cgroup is None and on_host is None:
         because = "SIGKILL is sent by a process or by the kernel; whether it was the kernel could not be read here"
         return _diagnosis(evidence, Confidence.POSSIBLE, because)
-    because = "a process sent it SIGKILL; which one the kernel does not tell, for SIGKILL leaves no trace in the process"
+    because = (
+        "a process sent it SIGKILL; which one the kernel does not tell, for SIGKILL leaves no trace in the process"
+    )
     counted = "no out-of-memory kill was counted " + ("in its cgroup" if in_cgroup == 0 else "on this machine")
     return _diagnosis(evidence, Confidence.LIKELY, because, None, counted, wording.growth(evidence.memory))
 
@@ -73,7 +77,7 @@ def _whom(sender: int) -> str:
 
 
 def _advice(number: int, sender: int | None) -> tuple[str, ...]:
-    look = "look at what kills processes here: the job scheduler's log, the container runtime, systemd-oomd or earlyoom"
+    look = "look at what kills processes here: the job scheduler's log, the container runtime, systemd-oomd"
     if sender:
         return (f"ps -fp {sender}   who that is, if it still runs", look)
     rule = f"auditctl -a always,exit -F arch=b64 -S kill -F a1={number} -k killed"

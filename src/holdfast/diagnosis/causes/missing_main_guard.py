@@ -1,6 +1,8 @@
 """The script starts workers while a worker imports it: it has no `if __name__ == "__main__":`.
 
 Signs: multiprocessing's own words, "before the current process has finished its bootstrapping phase".
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -26,6 +28,6 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         evidence=(f'multiprocessing says: "{_WORDS}"',),
         advice=(
             'put what runs the training under: if __name__ == "__main__":',
-            'DataLoader(..., multiprocessing_context="fork")   does not import the script again (not on Windows or macOS)',
+            'DataLoader(..., multiprocessing_context="fork")   on Linux: does not import the script again',
         ),
     )

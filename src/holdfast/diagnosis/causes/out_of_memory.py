@@ -1,7 +1,10 @@
 """The kernel's out-of-memory killer ended the worker: its memory cgroup, or the machine, had no memory left.
 
-Signs: SIGKILL, and a count of such kills went up between the readings before and after: the count of the worker's own cgroup
-proves it, that of the whole machine makes it likely. A SIGKILL without such a count is never called out of memory.
+Signs: SIGKILL, and a count of such kills went up between the readings before and after: the count of the worker's own
+cgroup proves it, that of the whole machine makes it likely. A SIGKILL without such a count is never called out of
+memory.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         counted = f"kills counted in cgroup {_cgroup(evidence)}: {in_cgroup} more than before"
     elif on_host:
         confidence = Confidence.LIKELY
-        because = "the out-of-memory killer ended a process on this machine at that moment; the kernel does not tell which"
+        because = (
+            "the out-of-memory killer ended a process on this machine at that moment; the kernel does not tell which"
+        )
         counted = f"kills counted on the machine (/proc/vmstat oom_kill): {on_host} more than before"
     else:
         return None
@@ -63,5 +68,9 @@ def _advice(evidence: Evidence) -> tuple[str, ...]:
         else "free memory on this machine: ps aux --sort=-rss | head"
     )
     if " grew " in wording.growth(evidence.memory):
-        return ("find what the dataset keeps of each sample: the worker's memory grew from sample to sample", fewer, raise_it)
+        return (
+            "find what the dataset keeps of each sample: the worker's memory grew from sample to sample",
+            fewer,
+            raise_it,
+        )
     return fewer, raise_it

@@ -1,6 +1,9 @@
 """A segmentation fault: native code used an address that it may not use.
 
-Signs: SIGSEGV that no other process sent. The page fault's error code says whether it was a read, a write or an execution.
+Signs: SIGSEGV that no other process sent. The page fault's error code says whether it was a read, a write or an
+execution.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ def _mapping_line(evidence: Evidence) -> tuple[str, ...]:
 def _advice(evidence: Evidence) -> tuple[str, ...]:
     place = signs.place_of(evidence)
     library = wording.one_line(wording.file_name(place.library), 80) if place is not None and place.library else ""
-    update = f"update or rebuild what {library} belongs to" if library else "update the native libraries the dataset uses"
+    update = (
+        f"update or rebuild what {library} belongs to" if library else "update the native libraries the dataset uses"
+    )
     return (
         f"{update}: a segmentation fault is a bug of native code, or of data it does not check",
         "python -X dev your_script.py   checks more, and may show the bug earlier",

@@ -1,7 +1,9 @@
 """There was no room left in shared memory (/dev/shm), which containers often have only 64 MB of.
 
-Signs: SIGBUS with BUS_ADRERR at an address in a mapping of a file in /dev/shm or of a memfd; or ENOSPC, in Python's or
-torch's words, for such a file. A SIGBUS of which the address is not known makes it possible only.
+Signs: SIGBUS with BUS_ADRERR at an address in a mapping of a file in /dev/shm or of a memfd; or ENOSPC, in Python's
+or torch's words, for such a file. A SIGBUS of which the address is not known makes it possible only.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The stack overflowed: a recursion that went too deep, or a large array on the stack.
 
 Signs: SIGSEGV at an address close to the stack pointer and at the end of the stack's room, or in its guard page.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The worker was stopped by a signal (SIGSTOP, Ctrl-Z) and nobody let it go on.
 
 Signs: the kernel reports it as stopped, for longer than the supervisor waits.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The supervisor, the process that starts and watches the workers, was lost; holdfast starts another.
 
 Signs: its process ended, or fell silent, while the main process still needed it.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         because=_because(evidence, ended, any(kills)),
         evidence=tuple(_counted(kills)) or (f"the supervisor {ended}",),
         advice=(
-            "look at what kills processes here: the job scheduler's log, the container runtime, systemd-oomd or earlyoom",
+            "look at what kills processes here: the job scheduler's log, the container runtime, systemd-oomd",
             "dmesg | grep -i 'killed process'   as root: whether the kernel ran out of memory",
         ),
     )
@@ -40,5 +42,7 @@ def _because(evidence: Evidence, ended: str, is_memory: bool) -> str:
 def _counted(kills: tuple[int | None, int | None]) -> list[str]:
     names = ("in its cgroup", "on the machine")
     return [
-        f"out-of-memory kills counted {where}: {number}" for where, number in zip(names, kills, strict=True) if number is not None
+        f"out-of-memory kills counted {where}: {number}"
+        for where, number in zip(names, kills, strict=True)
+        if number is not None
     ]

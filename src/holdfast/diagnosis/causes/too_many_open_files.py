@@ -1,7 +1,9 @@
 """A process had no descriptor left for one more file, socket or shared tensor.
 
-Signs: EMFILE (the process's limit) or ENFILE (the machine's), or "received 0 items of ancdata", which is what is left of a
-message whose descriptors did not fit.
+Signs: EMFILE (the process's limit) or ENFILE (the machine's), or "received 0 items of ancdata", which is what is left
+of a message whose descriptors did not fit.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

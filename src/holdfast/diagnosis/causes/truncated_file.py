@@ -1,7 +1,9 @@
 """A bus error: the program read a mapped file beyond its end, or a part of it that could not be read.
 
-Signs: SIGBUS with BUS_ADRERR at an address in the mapping of an ordinary file. If the file is now shorter than the place that was
-read, that proves it.
+Signs: SIGBUS with BUS_ADRERR at an address in the mapping of an ordinary file. If the file is now shorter than the
+place that was read, that proves it.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations

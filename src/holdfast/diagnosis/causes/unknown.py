@@ -1,6 +1,8 @@
 """None of the known causes fits what was seen.
 
 Signs: none that another cause knows. What it was not is listed, with how that is known.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def ruled_out(evidence: Evidence) -> Iterator[str]:
     elif number is not None and number != wording.SIGKILL:
         yield "out of memory: the kernel would have sent SIGKILL"
     if frame is not None and frame.code > 0:
-        yield f"killed by another process: the kernel raised the signal itself ({wording.code_name(number or 0, frame.code)})"
+        code = wording.code_name(frame.signal, frame.code)
+        yield f"killed by another process: the kernel raised the signal itself ({code})"
     if number is not None:
         yield "exit by user code: a signal ended it"
     elif evidence.exit_code is not None and evidence.exit_code >= 0:

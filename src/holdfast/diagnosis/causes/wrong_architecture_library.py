@@ -1,7 +1,9 @@
 """A library is built for another kind of processor than this one.
 
-Signs: an OSError or ImportError for a library whose file says so: its ELF header, where the loader says only "No such file", or
-the loader's own words.
+Signs: an OSError or ImportError for a library whose file says so: its ELF header, where the loader says only "No such
+file", or the loader's own words.
+
+Pure. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     raised = evidence.raised
     if raised is None:
         return None
-    is_import = raised.type.endswith(("ImportError", "OSError")) or not {"ImportError", "OSError"}.isdisjoint(raised.bases)
+    is_import = raised.type.endswith(("ImportError", "OSError")) or not {"ImportError", "OSError"}.isdisjoint(
+        raised.bases
+    )
     in_words = _IN_WORDS.search(raised.message) if is_import else None
     if not evidence.wrong_machine and in_words is None:
         return None
