@@ -1,4 +1,4 @@
-"""Facts that are read where the judging is done, and added to the evidence before it. The only part that looks at the machine.
+"""Facts that are read where the judging is done, and added to the evidence. Only this looks at the machine.
 
     Evidence ──► gather ──► Evidence with the CPU's name, sizes of files, the machine of a library, source lines
 
@@ -57,10 +57,7 @@ def gather(evidence: Evidence) -> Evidence:
 
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
     """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where an exception is about no such library."""
-    is_import = raised.type.endswith(("OSError", "ImportError")) or not {"OSError", "ImportError"}.isdisjoint(
-        raised.bases
-    )
-    here = machine_of(Path(sys.executable)) if is_import else ""
+    here = machine_of(Path(sys.executable)) if signs.is_of(raised, "OSError", "ImportError") else ""
     if not here:
         return ""
     for path in _candidates(raised, path_of_library):

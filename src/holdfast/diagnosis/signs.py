@@ -6,7 +6,7 @@ Standard library only. Runs in: main process.
 from __future__ import annotations
 
 from holdfast.diagnosis import python_frames, wording
-from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping, Place
+from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping, Place, RaisedException
 from holdfast.diagnosis.python_frames import PythonFrame
 
 _WINDOWS_STATUS = {
@@ -175,9 +175,14 @@ def _exit(evidence: Evidence) -> str:
     if evidence.exit_code is None:
         return "was lost"
     number = -evidence.exit_code if evidence.exit_code < 0 else signal_of(evidence)
-    return (
-        f"exited with status {evidence.exit_code}" if number is None else f"was killed by {wording.signal_name(number)}"
-    )
+    if number is None:
+        return f"exited with status {evidence.exit_code}"
+    return f"was killed by {wording.signal_name(number)}"
+
+
+def is_of(raised: RaisedException, *names: str) -> bool:
+    """Whether the exception's class is one of these built-in ones, or derived from one."""
+    return any(name in raised.bases or raised.type.removeprefix("builtins.") == name for name in names)
 
 
 def exception_line(evidence: Evidence, longest: int = 200) -> str:

@@ -1,7 +1,7 @@
 """Words for numbers: signals, their codes, sizes, growth. Pure.
 
-Whatever comes from outside (stderr, messages of exceptions) goes through `one_line` before it is shown: one line, bounded, no
-control characters. Standard library only. Runs in: main process.
+Whatever comes from outside (stderr, messages of exceptions) goes through `one_line` before it is shown: one line,
+bounded, no control characters. Standard library only. Runs in: main process.
 """
 
 from __future__ import annotations

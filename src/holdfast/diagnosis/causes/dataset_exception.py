@@ -34,6 +34,6 @@ def _advice(evidence: Evidence) -> tuple[str, ...]:
     assert raised is not None
     if any(words in f"{raised.type} {raised.message}" for words in _OF_MEMORY):
         return ("use fewer workers or smaller batches: every worker holds its own samples and batch in memory",)
-    if "OSError" in raised.bases or raised.type.endswith("OSError"):
+    if signs.is_of(raised, "OSError"):
         return ("DataLoader(..., retry_on=(OSError,))   where the storage fails now and then",)
     return ("correct the sample, or the code at the line above",)

@@ -17,7 +17,7 @@ from holdfast.diagnosis.python_frames import PythonFrame
 
 NAME = "deadlock after fork"
 _WAITING_FILES = re.compile(
-    r"[/\\](threading|queue|synchronize|queues|selectors|_base|thread)\.py$|[/\\]logging[/\\](__init__|handlers)\.py$"
+    r"[/\\](threading|queue|synchronize|queues|_base|thread)\.py$|[/\\]logging[/\\](__init__|handlers)\.py$"
 )
 _WAITING_FUNCTIONS = re.compile(
     r"^(acquire|wait|wait_for|get|put|join|_wait_for_tstate_lock|__enter__|result|handle|flush|emit|createLock)$"
@@ -53,7 +53,7 @@ def _waits_for(evidence: Evidence) -> str:
         return "an OpenMP team"
     frames = signs.frames(evidence)
     if frames and _is_waiting(frames[0]):
-        return "a lock" if "queue" not in frames[0].file else "a queue"
+        return "a queue" if any("queue" in frame.file for frame in frames[:2]) else "a lock"
     return "a lock" if _LOCK.search(top) or "futex" in evidence.waiting_in else ""
 
 

@@ -21,10 +21,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     raised = evidence.raised
     if raised is None:
         return None
-    is_import = raised.type.endswith(("ImportError", "OSError")) or not {"ImportError", "OSError"}.isdisjoint(
-        raised.bases
-    )
-    in_words = _IN_WORDS.search(raised.message) if is_import else None
+    in_words = _IN_WORDS.search(raised.message) if signs.is_of(raised, "OSError", "ImportError") else None
     if not evidence.wrong_machine and in_words is None:
         return None
     line = signs.exception_line(evidence)
