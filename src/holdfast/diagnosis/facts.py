@@ -56,7 +56,7 @@ def gather(evidence: Evidence) -> Evidence:
 
 
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
-    """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where an exception is about no such library."""
+    """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where it is about no such library."""
     here = machine_of(Path(sys.executable)) if signs.is_of(raised, "OSError", "ImportError") else ""
     if not here:
         return ""

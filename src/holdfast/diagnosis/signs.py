@@ -152,7 +152,7 @@ def hung(evidence: Evidence) -> str:
 
 
 def native_lines(evidence: Evidence, most: int = 4) -> tuple[str, ...]:
-    """What is known of one that hung beside Python's stack: the innermost native frames, and where in the kernel it was."""
+    """What is known beside the Python stack of one that hung: native frames, and where in the kernel it slept."""
     stack = [wording.one_line(line, 120) for line in evidence.native_stack.splitlines() if line.startswith("    ")]
     lines = [f"native: {line}" for line in stack[:most]]
     if evidence.waiting_in:
