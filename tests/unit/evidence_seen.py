@@ -1,4 +1,4 @@
-"""Evidence as it is seen in real deaths, for each cause at least once: what the tests of causes, engine and messages share.
+"""Evidence as it is seen in real deaths, for each cause at least once. Several test files share it.
 
 Addresses, codes and texts are those of real crashes on x86_64 Linux. Runs in: the test process.
 """
@@ -60,9 +60,8 @@ class Seen(NamedTuple):
 
 def died(number: int, **more: Any) -> Evidence:
     """Ended by a signal, while it loaded a sample."""
-    return Evidence(
-        Ending.EXITED, -number, "loading", **{"start_method": "fork", "pid": PID, "python_stack": STACK} | more
-    )
+    given = {"phase": "loading", "start_method": "fork", "pid": PID, "python_stack": STACK}
+    return Evidence(Ending.EXITED, -number, **given | more)
 
 
 def crashed(number: int, code: int = 1, address: int | None = 0, error_code: int = 4, **more: Any) -> Evidence:
@@ -96,7 +95,7 @@ def counted(cgroup: int | None, host: int | None, **more: Any) -> MemoryCounters
 
 
 MIB = 1 << 20
-GROWING = tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in range(4)) + (MemoryReading(0, 0, 3, 4),)
+GROWING = (*tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in range(4)), MemoryReading(0, 0, 3, 4))
 USER_FRAME = '"/home/me/my_dataset.py", line 31 in __getitem__'
 IN_THREADING = '"/usr/lib/python3.11/threading.py", line 320 in wait'
 IN_QUEUE = '"/usr/lib/python3.11/queue.py", line 171 in get'
@@ -286,7 +285,8 @@ SEEN = [
     Seen(
         died(
             SIGABRT,
-            stderr_tail="terminate called after throwing an instance of 'std::runtime_error'\n  what():  bad JPEG marker\n",
+            stderr_tail="terminate called after throwing an instance of 'std::runtime_error'\n"
+            "  what():  bad JPEG marker\n",
         ),
         "abort",
         CERTAIN,

@@ -60,8 +60,17 @@ def test_a_recursion_is_a_frame_that_comes_again_and_again() -> None:
 
 @pytest.mark.parametrize(
     ("number", "code", "name"),
-    [(4, 2, "ILL_ILLOPN"), (11, 1, "SEGV_MAPERR"), (7, 2, "BUS_ADRERR"), (8, 1, "FPE_INTDIV"), (11, 0x80, "SI_KERNEL")]
-    + [(11, 0, "SI_USER"), (6, -6, "SI_TKILL"), (4, 99, "si_code 99"), (9, 1, "si_code 1")],
+    [
+        (4, 2, "ILL_ILLOPN"),
+        (11, 1, "SEGV_MAPERR"),
+        (7, 2, "BUS_ADRERR"),
+        (8, 1, "FPE_INTDIV"),
+        (11, 128, "SI_KERNEL"),
+        (11, 0, "SI_USER"),
+        (6, -6, "SI_TKILL"),
+        (4, 99, "si_code 99"),
+        (9, 1, "si_code 1"),
+    ],
 )
 def test_codes_have_the_names_of_the_manual(number: int, code: int, name: str) -> None:
     """As sigaction(2) has them, for a user to search for."""

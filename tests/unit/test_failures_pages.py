@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from tools import failures
 
 PAGES = sorted(path.name for path in failures.FOLDER.glob("*.md") if path != failures.INDEX)

@@ -100,7 +100,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     ranked = [*_by_sureness(sure), *_by_sureness(general), *_by_sureness(unsure)]
     best = ranked[0] if ranked else _unknown(evidence, notes)
     notes[:0] = [f"also possible, {other.cause}: {other.because}" for other in unsure if other is not best]
-    return dataclasses.replace(best, evidence=(*best.evidence, *notes, *_not_available(evidence)))
+    seen = best.evidence or (best.summary,)
+    return dataclasses.replace(best, evidence=(*seen, *notes, *_not_available(evidence)))
 
 
 def _ask(causes: tuple[Cause, ...], evidence: Evidence, notes: list[str]) -> list[Diagnosis]:

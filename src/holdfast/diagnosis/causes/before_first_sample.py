@@ -32,7 +32,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         summary=signs.ended(evidence),
         because=f"{_step(evidence, said)} {'raised ' + said if said else 'ended the process'}",
         where=signs.where(evidence),
-        evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence)) or (signs.ended(evidence),),
+        evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence)),
         advice=_advice(said),
     )
 

@@ -37,7 +37,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         summary=f"had too many open files: {signs.exception_line(evidence, 120)}",
         because=because,
         where=signs.where(evidence),
-        evidence=(*_count(evidence), *signs.stack_lines(evidence, 3)) or (signs.exception_line(evidence),),
+        evidence=(*_count(evidence), *signs.stack_lines(evidence, 3)),
         advice=(
             "close what the dataset opens: with open(path) as file, and the same for images, archives and sockets",
             "ulimit -n 65536   in the shell that starts the program",

@@ -32,7 +32,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         summary=signs.ended(evidence),
         because=meaning or "what was seen fits no known cause",
         where=signs.where(evidence),
-        evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence, 3)) or (signs.ended(evidence),),
+        evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence, 3)),
         advice=(
             "DataLoader(..., num_workers=0)   loads in this process, where a debugger sees it",
             "report it, with this message, so that holdfast learns the cause",
