@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults pythons bench chaos lint format clean more
+.PHONY: help demo test faults pythons bench chaos failures lint format clean more
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ bench: $(INSTALLED) ## the benchmarks: both loaders, interleaved, as ratios
 
 chaos: $(INSTALLED) ## loaders while their workers and supervisors are killed: batch by batch equal to torch's
 	$(BIN)/python -m chaos $(ARGS)
+
+failures: $(INSTALLED) ## write docs/failures/index.md again, from the causes
+	$(BIN)/python tools/failures.py
 
 lint: $(INSTALLED) ## ruff, mypy and the import rules, without the tests
 	$(BIN)/ruff check

@@ -5,13 +5,15 @@ Standard library only. Runs in: main process.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, overload
 
 _KEPT_AT_EACH_END = 1000
+_LONGEST_REPR = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Incident:
     """What happened, where, and what was done. Fields that do not apply are None."""
 
     cause: str
-    """In a few words: "was killed by SIGSEGV", "hung", "ValueError: bad header"."""
+    """Its name in docs/failures: "segmentation fault", "hang", "dataset exception"."""
     done: str
     """What holdfast did: "restarted", "retried", "skipped", "replaced by 7", "raised"."""
     worker_id: int | None = None
@@ -30,17 +32,57 @@ class Incident:
     batch: int | None = None
     attempt: int | None = None
     """Which one at this sample, or at this batch where no sample is to blame."""
+    confidence: str = ""
+    """In the cause: "certain", "likely", "possible" or "unknown"."""
+    summary: str = ""
+    """In a few words that go on from "worker 1": "was killed by SIGSEGV", "hung", "raised ValueError: bad header"."""
+    because: str = ""
+    """Why, in a sentence."""
+    where: str = ""
+    """In the code: "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block"."""
     evidence: str = ""
     """What was seen, such as a traceback or the stacks of a process that hung."""
+    advice: tuple[str, ...] = ()
+    """What to do about it, the best first."""
     time: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
+        """One line."""
+        said = self.summary or self.cause
         who = "" if self.worker_id is None else f"worker {self.worker_id}"
         where = "" if self.phase is None else f" while {self.phase}"
         what = "" if self.sample_index is None else f" sample {self.sample_index!r}"
         batch = "" if self.batch is None else f" (epoch {self.epoch}, batch {self.batch})"
-        between = "" if not who else " " if self.cause[:1].islower() else ": "
-        return f"{who}{between}{self.cause}{where}{what}{batch}: {self.done}"
+        between = "" if not who else " " if said[:1].islower() else ": "
+        return " ".join(f"{who}{between}{said}{where}{what}{batch}: {self.done}".splitlines())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a record. An index that is neither a number nor a text is kept as its repr."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        return data | {"sample_index": _plain_index(self.sample_index), "advice": [*self.advice]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Incident:
+        """From such a record, also one of another version: what is not known here is left out."""
+        known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
+        return cls(**{"cause": "unknown", "done": ""} | known | {"advice": tuple(known.get("advice") or ())})
+
+
+def _plain_index(index: Any) -> int | str | None:
+    if index is None or isinstance(index, str):
+        return index
+    try:
+        return operator.index(index)  # also of numpy, and bool
+    except Exception:
+        return _bounded_repr(index)
+
+
+def _bounded_repr(index: Any) -> str:
+    """The index is an object of the user's sampler: its repr may be anything, or raise."""
+    try:
+        return repr(index)[:_LONGEST_REPR]
+    except Exception:
+        return f"<{type(index).__qualname__}>"
 
 
 class Incidents(Sequence[Incident]):

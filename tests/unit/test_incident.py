@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +97,44 @@ def test_they_are_read_as_a_list_is(number: int, key: int | slice) -> None:
 def test_the_summary_counts_by_cause() -> None:
     """What a notebook shows of a thousand incidents is one line."""
     assert repr(filled(4)) == "<4 incidents: {'cause 0': 2, 'cause 1': 1, 'cause 2': 1}>"
+
+
+def test_a_summary_is_what_is_said_and_the_cause_what_is_counted() -> None:
+    """The name of a cause is stable; its summary reads on from the worker."""
+    incident = Incident("hang", "retried", 1, summary="hung for more than 3 s", confidence="certain", phase="loading")
+    assert str(incident) == "worker 1 hung for more than 3 s while loading: retried"
+    incidents = Incidents()
+    incidents.add(incident)
+    assert incidents.counts == {"hang": 1}
+
+
+def test_an_incident_is_one_line() -> None:
+    """Also where what it tells is not."""
+    assert "\n" not in str(Incident("dataset exception", "raised", summary="raised ValueError: a\nb"))
+
+
+@pytest.mark.parametrize("index", [None, 0, 17, "a.png", True])
+def test_an_incident_goes_through_json_and_back(index: object) -> None:
+    """Whole, for a number or a text as index."""
+    incident = Incident("hang", "raised", 3, 7, "loading", index, 0, 1, 2, "certain", "hung", "b", "w", "e", ("a", "b"))
+    assert Incident.from_json(json.loads(json.dumps(incident.to_json()))) == incident
+
+
+class _Odd:
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+@pytest.mark.parametrize(
+    ("index", "kept"), [((1, "x"), "(1, 'x')"), (np.int64(3), 3), ("x" * 999, "x" * 999), (_Odd(), "<_Odd>")]
+)
+def test_an_index_of_another_kind_is_kept_as_far_as_json_can(index: object, kept: object) -> None:
+    """A record must not fail because of what a sampler gives."""
+    assert json.loads(json.dumps(Incident("hang", "raised", sample_index=index).to_json()))["sample_index"] == kept
+
+
+def test_a_record_of_another_version_is_read() -> None:
+    """With fields that are not known here, and without some that are."""
+    incident = Incident.from_json({"cause": "hang", "done": "raised", "time": 1.0, "of_the_future": 3})
+    assert incident == Incident("hang", "raised", time=1.0)
+    assert Incident.from_json({}).cause == "unknown"

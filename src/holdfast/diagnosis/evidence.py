@@ -127,6 +127,14 @@ class Evidence:
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
     raised: RaisedException | None = None
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
+    pid: int | None = None  # the worker's own: a signal it sent to itself did not come from another process
+    waiting_in: str = ""  # of one that hung: where in the kernel it sleeps, as /proc/PID/wchan says: "futex_wait_queue"
+    # Added in the main process, by `facts.gather`:
+    cpu: str = ""  # "AMD EPYC 7B13"
+    wrong_machine: str = ""  # "libfast.so is built for aarch64, and this machine is x86_64"
+    mapped_file_bytes: int | None = None  # present size of the mapped file that a SIGBUS hit
+    shared_memory_bytes: int | None = None  # size of /dev/shm
+    shared_memory_free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,61 @@
+"""A worker failed before its first sample: on an import, on unpickling the dataset, or in `worker_init_fn`.
+
+Signs: it raised, exited or died while it was starting.
+
+Pure. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.diagnosis import signs
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
+
+NAME = "failure before the first sample"
+_STARTING = "starting"
+_UNPICKLING = re.compile(
+    r"Can't get (local )?(attribute|object)|UnpicklingError|cannot find .* on <module|Ran out of input"
+)
+_IMPORT = re.compile(r"(ModuleNotFound|Import)Error")
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    is_end = evidence.ending in (Ending.RAISED, Ending.EXITED)
+    if evidence.phase != _STARTING or not is_end:
+        return None
+    said = signs.exception_line(evidence) or signs.last_exception_printed(evidence)
+    is_signal = signs.signal_of(evidence) is not None
+    return Diagnosis(
+        cause=NAME,
+        confidence=Confidence.LIKELY if is_signal else Confidence.CERTAIN,
+        summary=signs.ended(evidence),
+        because=f"{_step(evidence, said)} {'raised ' + said if said else 'ended the process'}",
+        where=signs.where(evidence),
+        evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence)),
+        advice=_advice(said),
+    )
+
+
+def _step(evidence: Evidence, said: str) -> str:
+    text = f"{evidence.raised.traceback if evidence.raised else ''}\n{evidence.python_stack}"
+    if "worker_init_fn" in text or "init_fn" in text:
+        return "worker_init_fn"
+    if _UNPICKLING.search(said):
+        return "unpickling the dataset in the worker"
+    return "an import in the worker" if _IMPORT.search(said) else "starting the worker"
+
+
+def _advice(said: str) -> tuple[str, ...]:
+    here = "DataLoader(..., num_workers=0)   runs the same code in this process, where a debugger sees it"
+    if _UNPICKLING.search(said):
+        return (
+            "define the dataset's classes and functions at the top level of a module that the workers can import",
+            here,
+        )
+    if _IMPORT.search(said):
+        return (
+            "install the module, or add its folder to PYTHONPATH: the workers import it by its name",
+            here,
+        )
+    return "call worker_init_fn(0) and dataset[0] in this process, before the loader is made", here

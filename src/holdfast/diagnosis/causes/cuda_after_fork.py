@@ -1,0 +1,41 @@
+"""CUDA was used in a worker that was forked from a process that had used CUDA before.
+
+Signs: torch's own words, "Cannot re-initialize CUDA in forked subprocess"; or CUDA's initialization error (3) in a
+worker started by fork.
+
+Pure. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.diagnosis import signs
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
+
+NAME = "CUDA used after fork"
+_TORCH = "Cannot re-initialize CUDA in forked subprocess"
+_CUDA = re.compile(
+    r"CUDA(?: runtime| driver)? error:? (?:3\b|.{0,40}initialization error)"
+    r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
+)
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    raised = evidence.raised.message if evidence.raised is not None else ""
+    text = f"{raised}\n{evidence.stderr_tail}" if evidence.ending is Ending.EXITED else raised
+    is_said = _TORCH in text
+    if not is_said and not (signs.is_forked(evidence) and _CUDA.search(text)):
+        return None
+    return Diagnosis(
+        cause=NAME,
+        confidence=Confidence.CERTAIN if is_said else Confidence.LIKELY,
+        summary="used CUDA, which does not work in a forked process",
+        because="the main process had used CUDA before the worker was forked, and CUDA does not survive a fork",
+        where=signs.where(evidence),
+        evidence=(signs.exception_line(evidence) or f'on its stderr: "{_TORCH}"',),
+        advice=(
+            "return CPU tensors from the dataset, and move the batch in the training loop: batch.to('cuda')",
+            'DataLoader(..., multiprocessing_context="spawn")   where the workers must use CUDA',
+        ),
+    )

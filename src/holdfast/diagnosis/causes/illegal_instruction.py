@@ -1,0 +1,80 @@
+"""An illegal instruction: a library was built for a CPU with features that this one lacks, or its code is damaged.
+
+Signs: SIGILL that no other process sent, at an instruction that is no compiler's trap. If the CPU lacks a feature
+that the instruction needs, that proves it.
+
+Pure. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Place
+
+NAME = "illegal instruction"
+_LEVEL_3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    place = signs.place_of(evidence)
+    if not signs.is_crash_by(evidence, wording.SIGILL) or (place is not None and place.is_trap):
+        return None
+    is_proven = place is not None and bool(place.lacks)
+    return Diagnosis(
+        cause=NAME,
+        confidence=Confidence.CERTAIN if is_proven else Confidence.LIKELY,
+        summary="died of an illegal instruction",
+        because=_because(evidence, place),
+        where=signs.where(evidence),
+        evidence=signs.signal_line(evidence),
+        advice=_advice(place),
+    )
+
+
+def _because(evidence: Evidence, place: Place | None) -> str:
+    cpu = f"this CPU ({wording.one_line(evidence.cpu, 80)})" if evidence.cpu else "this CPU"
+    if signs.sent_itself(evidence):
+        return "the worker sent SIGILL to itself: no instruction failed"
+    if place is None or not place.instruction:
+        return f"{cpu} does not know an instruction of the code it ran; which one was not seen"
+    instruction = wording.one_line(place.instruction, 80)
+    if place.lacks:
+        return f"{instruction} needs {', '.join(place.needs)}; {cpu} has no {', '.join(place.lacks)}"
+    if place.needs:
+        needs = ", ".join(place.needs)
+        return f"{instruction} needs {needs}, which {cpu} has: its code is damaged, or the system forbids it"
+    return f"{cpu} refused {instruction}: its code is damaged, or a wrong address was called"
+
+
+def _advice(place: Place | None) -> tuple[str, ...]:
+    if place is None or not place.library:
+        return (
+            "install builds for this CPU of the native libraries the dataset uses",
+            "grep -m1 flags /proc/cpuinfo   its features",
+        )
+    library = wording.one_line(wording.file_name(place.library), 60)
+    package = package_of(place.library)
+    if not place.lacks:
+        again = f"pip install --force-reinstall --no-cache-dir {package}" if package else f"install {library} again"
+        return (f"{again}   its file may be damaged",)
+    build = (
+        f"rebuild {library} without {', '.join(place.lacks)} ({_flags(place.lacks)}), or install a build for this CPU"
+    )
+    source = f"CFLAGS='{_flags(place.lacks)}' pip install --force-reinstall --no-binary {package} {package}"
+    return (build, source) if package else (build,)
+
+
+def _flags(lacks: tuple[str, ...]) -> str:
+    if all(feature.startswith("avx512") for feature in lacks):
+        return "-march=x86-64-v3"
+    if all(feature.startswith("avx512") or feature in _LEVEL_3 for feature in lacks):
+        return "-march=x86-64-v2"
+    return " ".join(f"-mno-{feature.replace('_', '.')}" for feature in lacks)
+
+
+def package_of(library: str) -> str:
+    """The name of the package that a library was installed with, for pip; "" where it is of none."""
+    match = re.search(r"/(?:site|dist)-packages/([A-Za-z0-9_]+)(?:\.libs)?/", library)
+    return match[1] if match else ""

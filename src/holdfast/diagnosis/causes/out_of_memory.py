@@ -1,0 +1,76 @@
+"""The kernel's out-of-memory killer ended the worker: its memory cgroup, or the machine, had no memory left.
+
+Signs: SIGKILL, and a count of such kills went up between the readings before and after: the count of the worker's own
+cgroup proves it, that of the whole machine makes it likely. A SIGKILL without such a count is never called out of
+memory.
+
+Pure. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, MemoryCounters
+
+NAME = "out of memory"
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    if signs.signal_of(evidence) != wording.SIGKILL:
+        return None
+    in_cgroup, on_host = signs.out_of_memory_kills(evidence)
+    if in_cgroup:
+        confidence = Confidence.CERTAIN
+        because = "the out-of-memory killer ended a process of the worker's memory cgroup at that moment"
+        counted = f"kills counted in cgroup {_cgroup(evidence)}: {in_cgroup} more than before"
+    elif on_host:
+        confidence = Confidence.LIKELY
+        because = (
+            "the out-of-memory killer ended a process on this machine at that moment; the kernel does not tell which"
+        )
+        counted = f"kills counted on the machine (/proc/vmstat oom_kill): {on_host} more than before"
+    else:
+        return None
+    lines = (counted, _limit(evidence), wording.growth(evidence.memory))
+    return Diagnosis(
+        cause=NAME,
+        confidence=confidence,
+        summary="was killed by the kernel, which was out of memory",
+        because=because,
+        where=signs.where(evidence),
+        evidence=("SIGKILL", *(line for line in lines if line)),
+        advice=_advice(evidence),
+    )
+
+
+def _cgroup(evidence: Evidence) -> str:
+    after = evidence.counters_after
+    return wording.one_line(after.cgroup, 120) if after is not None and after.cgroup else "of the worker"
+
+
+def _limit(evidence: Evidence) -> str:
+    """The limit, and what was used of it just before: afterwards the dead worker's memory is free again."""
+    before, after = evidence.counters_before or MemoryCounters(), evidence.counters_after or MemoryCounters()
+    limit = after.cgroup_limit_bytes or before.cgroup_limit_bytes
+    usage = max(before.cgroup_usage_bytes or 0, after.cgroup_usage_bytes or 0)
+    if limit:
+        return f"limit of the cgroup {wording.size(limit)}" + (f", in use {wording.size(usage)}" if usage else "")
+    free = before.host_available_bytes
+    return "" if free is None else f"available on the machine before: {wording.size(free)}"
+
+
+def _advice(evidence: Evidence) -> tuple[str, ...]:
+    fewer = "use fewer workers (num_workers), a smaller batch_size or a smaller prefetch_factor"
+    limit = evidence.counters_after is not None and bool(evidence.counters_after.cgroup_limit_bytes)
+    raise_it = (
+        "raise the memory limit of the container or job (docker run --memory, Slurm --mem, Kubernetes limits)"
+        if limit
+        else "free memory on this machine: ps aux --sort=-rss | head"
+    )
+    if " grew " in wording.growth(evidence.memory):
+        return (
+            "find what the dataset keeps of each sample: the worker's memory grew from sample to sample",
+            fewer,
+            raise_it,
+        )
+    return fewer, raise_it

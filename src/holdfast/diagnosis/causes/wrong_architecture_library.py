@@ -1,0 +1,39 @@
+"""A library is built for another kind of processor than this one.
+
+Signs: an OSError or ImportError for a library whose file says so: its ELF header, where the loader says only "No such
+file", or the loader's own words.
+
+Pure. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
+
+NAME = "wrong-architecture library"
+_IN_WORDS = re.compile(r"wrong ELF class|incompatible architecture|not a valid Win32 application|Exec format error")
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    raised = evidence.raised
+    if raised is None:
+        return None
+    in_words = _IN_WORDS.search(raised.message) if signs.is_of(raised, "OSError", "ImportError") else None
+    if not evidence.wrong_machine and in_words is None:
+        return None
+    line = signs.exception_line(evidence)
+    return Diagnosis(
+        cause=NAME,
+        confidence=Confidence.CERTAIN,
+        summary=f"could not load a library that is built for another processor: {wording.one_line(line, 120)}",
+        because=wording.one_line(evidence.wrong_machine) or f"the loader says so: {line}",
+        where=signs.where(evidence),
+        evidence=(line,),
+        advice=(
+            "python -c 'import platform; print(platform.machine())'   what this machine is: install the build for it",
+            "pip install --force-reinstall --no-cache-dir PACKAGE   if an environment was copied from another machine",
+        ),
+    )

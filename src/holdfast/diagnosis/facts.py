@@ -1,0 +1,132 @@
+"""Facts that are read where the judging is done, and added to the evidence. Only this looks at the machine.
+
+    Evidence ──► gather ──► Evidence with the CPU's name, sizes of files, the machine of a library, source lines
+
+A fact that cannot be read is left as it was: nothing here raises. Standard library only. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import linecache
+import os
+import re
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis.evidence import Ending, Evidence, RaisedException
+
+_MACHINES = {
+    3: "i386",
+    8: "mips",
+    21: "ppc64",
+    22: "s390x",
+    40: "arm",
+    62: "x86_64",
+    183: "aarch64",
+    243: "riscv",
+    258: "loongarch",
+}
+_LIBRARY = re.compile(r"[^\s:'\"<>]*\.so(?:\.\d+)*\b")
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
+_MOST_SOURCE_LINES = 200
+
+
+def gather(evidence: Evidence) -> Evidence:
+    """The evidence, with what can be read here and now and would help to judge it."""
+    added: dict[str, object] = {}
+    with contextlib.suppress(Exception):  # whatever is wrong with a path: the evidence is worth more than this fact
+        number = signs.signal_of(evidence)
+        if number == wording.SIGILL:
+            added["cpu"] = evidence.cpu or cpu_name()
+        if number == wording.SIGBUS or (evidence.raised is not None and evidence.raised.errno == errno.ENOSPC):
+            added |= _room()
+        if number == wording.SIGBUS:
+            added["mapped_file_bytes"] = _size_of_mapped_file(evidence)
+        if evidence.raised is not None:
+            added["wrong_machine"] = evidence.wrong_machine or wrong_machine_library(evidence.raised)
+        if evidence.ending is Ending.HUNG:
+            added["python_stack"] = with_source(evidence.python_stack)
+    return dataclasses.replace(evidence, **added)  # type: ignore[arg-type]
+
+
+def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
+    """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where it is about no such library."""
+    here = machine_of(Path(sys.executable)) if signs.is_of(raised, "OSError", "ImportError") else ""
+    if not here:
+        return ""
+    for path in _candidates(raised, path_of_library):
+        machine = machine_of(path)
+        if machine and machine != here:
+            return f"{path.name} is built for {machine}, and this Python for {here} ({path})"
+    return ""
+
+
+def machine_of(path: Path) -> str:
+    """The processor an ELF file is built for; "" for what is no ELF file, or cannot be read."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            header = file.read(20)
+    except (OSError, ValueError):
+        return ""
+    if len(header) < 20 or header[:4] != b"\x7fELF":
+        return ""
+    number = struct.unpack_from("<H" if header[5] == 1 else ">H", header, 18)[0]
+    name = _MACHINES.get(number, f"machine {number}")
+    return f"{name} (32 bits)" if header[4] == 1 else name
+
+
+def _candidates(raised: RaisedException, path_of_library: str) -> Iterator[Path]:
+    """Files that the exception may be about. A bare name is looked for where the loader would."""
+    folders = [Path(), *(Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder)]
+    prefix = raised.message.split(": ")[0]
+    names = [path_of_library, raised.filename, prefix if ".so" in prefix else "", *_LIBRARY.findall(raised.message)]
+    for name in names:
+        if name:
+            yield from [Path(name)] if "/" in name else [folder / name for folder in folders]
+
+
+def cpu_name() -> str:
+    """ "AMD EPYC 7B13"; "" where /proc/cpuinfo does not say."""
+    with contextlib.suppress(OSError):
+        match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+        return match[1].strip() if match else ""
+    return ""
+
+
+def with_source(stack: str) -> str:
+    """A stack of faulthandler, with the source line under each frame where the file can be read."""
+    lines = []
+    for line in stack.splitlines():
+        lines.append(line)
+        match = _FRAME.match(line) if len(lines) < _MOST_SOURCE_LINES else None
+        source = linecache.getline(match["file"], int(match["line"])).strip() if match else ""
+        lines += [f"    {source}"] if source else []
+    return "\n".join(lines)
+
+
+def _room() -> dict[str, object]:
+    with contextlib.suppress(OSError):
+        shm = os.statvfs("/dev/shm")
+        return {
+            "shared_memory_bytes": shm.f_blocks * shm.f_frsize,
+            "shared_memory_free_bytes": shm.f_bavail * shm.f_frsize,
+        }
+    return {}
+
+
+def _size_of_mapped_file(evidence: Evidence) -> int | None:
+    frame = signs.frame_of(evidence)
+    mapping = signs.mapping_at(evidence, frame.address) if frame is not None else None
+    if mapping is None or not mapping.path.startswith("/") or signs.is_shared_memory(mapping):
+        return None
+    with contextlib.suppress(OSError):
+        return Path(mapping.path).stat().st_size
+    return None

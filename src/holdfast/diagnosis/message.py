@@ -1,0 +1,138 @@
+"""The message a user reads: a first line that stands alone, then where, cause, evidence, done, try. Pure.
+
+    worker 1 (pid 41822) died of an illegal instruction while loading sample 17
+
+      where      dataset[17], epoch 0, batch 4, attempt 2 of 2
+                 my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block
+      cause      vmovupd zmm0,[rdi] needs avx512f; this CPU has no avx512f (certain)
+      evidence   SIGILL, ILL_ILLOPN at libfast.so+0x1110 decode_block
+      done       the worker was restarted each time; its other batches are not affected
+      try        rebuild libfast.so without avx512f (-march=x86-64-v3), or install a build for this CPU
+                 DataLoader(..., on_error="skip")   go on without it
+
+No line is longer than WIDTH, none ends in a space, and a label without text is left out.
+Standard library only. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
+from holdfast.diagnosis.evidence import Diagnosis
+from holdfast.diagnosis.wording import one_line
+
+WIDTH = 120
+LABELS = ("where", "cause", "evidence", "done", "try")
+_INDENT = "  "
+_LABEL_WIDTH = 11
+_MOST_LINES = 16
+_LONGEST_TEXT = 600
+_LONGEST_INDEX = 80
+_STARTING = "starting"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What is told of one loss: who, doing what, with which outcome. What is None or empty is not mentioned."""
+
+    diagnosis: Diagnosis
+    worker_id: int | None = None  # None: the supervisor
+    pid: int | None = None
+    phase: str = ""  # "loading", "collating", "starting"
+    sample_index: Any = None
+    epoch: int | None = None
+    batch: int | None = None
+    attempt: int | None = None
+    attempts: int | None = None
+    done: str = ""
+    lost_with_it: tuple[Any, ...] = ()  # the other samples of a batch that is not delivered
+
+
+def render(account: Account) -> str:
+    """The whole message."""
+    lines = [first_line(account), ""]
+    for label, texts in zip(LABELS, _texts(account), strict=True):
+        lines += _column(label, texts)
+    return "\n".join(lines)
+
+
+def first_line(account: Account) -> str:
+    """ "worker 1 (pid 41822) died of an illegal instruction while loading sample 17"."""
+    who = "supervisor" if account.worker_id is None else f"worker {account.worker_id}"
+    pid = "" if account.pid is None else f" (pid {account.pid})"
+    return one_line(f"{who}{pid} {one_line(account.diagnosis.summary, 300)}{_doing(account)}", 500)
+
+
+def _doing(account: Account) -> str:
+    if account.phase == _STARTING:
+        return " before its first sample"
+    if not account.phase:
+        return "" if account.sample_index is None else f" with sample {_index(account.sample_index)}"
+    sample = "" if account.sample_index is None else f" sample {_index(account.sample_index)}"
+    return f" while {account.phase}{sample}"
+
+
+def _texts(account: Account) -> Iterator[list[str]]:
+    """What stands beside each label, in their order."""
+    diagnosis = account.diagnosis
+    yield [_position(account), diagnosis.where]
+    yield [f"{diagnosis.because} ({diagnosis.confidence})"]
+    yield [*diagnosis.evidence, *(f"ruled out, {text}" for text in diagnosis.ruled_out)]
+    yield [account.done, _others(account)]
+    yield [*diagnosis.advice, *_advice_on_sample(account)]
+
+
+def _position(account: Account) -> str:
+    parts = [
+        "" if account.sample_index is None else f"dataset[{_index(account.sample_index)}]",
+        "" if account.epoch is None else f"epoch {account.epoch}",
+        "" if account.batch is None else f"batch {account.batch}",
+        "" if account.attempt is None else f"attempt {account.attempt}",
+    ]
+    of = "" if account.attempt is None or account.attempts is None else f" of {account.attempts}"
+    return ", ".join(part for part in parts if part) + of
+
+
+def _others(account: Account) -> str:
+    if not account.lost_with_it:
+        return ""
+    indices = ", ".join(_index(index) for index in account.lost_with_it[:32])
+    more = ", ..." if len(account.lost_with_it) > 32 else ""
+    return f"lost with it, of the same batch: samples {indices}{more}"
+
+
+def _advice_on_sample(account: Account) -> list[str]:
+    """What can be done about the sample itself, unless it had no part in what happened."""
+    if account.sample_index is None or account.diagnosis.cause in NOT_OF_THE_SAMPLE:
+        return []
+    advice = [f"loader.dataset[{_index(account.sample_index)}]   load it in this process"]
+    return [*advice, 'DataLoader(..., on_error="skip")   go on without it']
+
+
+def _column(label: str, texts: Iterable[str]) -> list[str]:
+    width = WIDTH - len(_INDENT) - _LABEL_WIDTH
+    lines = [line for text in texts for line in _wrapped(text, width)]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], "..."]
+    heads = [label, *[""] * len(lines)]
+    return [f"{_INDENT}{head:<{_LABEL_WIDTH}}{line}" for head, line in zip(heads, lines, strict=False)]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Runs of spaces stay: they set a remedy apart from what it does."""
+    clean = "".join(char if char.isprintable() else " " for char in text).strip()
+    if len(clean) > _LONGEST_TEXT:
+        clean = f"{clean[: _LONGEST_TEXT - 3].rstrip()}..."
+    return [line.rstrip() for line in textwrap.wrap(clean, width, break_on_hyphens=False)]
+
+
+def _index(index: Any) -> str:
+    """Never raises: the index is an object of the user's sampler."""
+    try:
+        return one_line(repr(index), _LONGEST_INDEX)
+    except Exception:
+        return f"<{type(index).__qualname__}>"

@@ -1,0 +1,204 @@
+"""Signs that several causes look for in the evidence, and the lines that quote them. Pure.
+
+Standard library only. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from holdfast.diagnosis import python_frames, wording
+from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping, Place, RaisedException
+from holdfast.diagnosis.python_frames import PythonFrame
+
+_WINDOWS_STATUS = {
+    0xC0000005: wording.SIGSEGV,  # access violation
+    0xC0000006: wording.SIGBUS,  # in page error
+    0xC000001D: wording.SIGILL,
+    0xC0000094: wording.SIGFPE,  # integer division by zero
+    0xC00000FD: wording.SIGSEGV,  # stack overflow
+    0xC0000374: wording.SIGABRT,  # heap corruption
+    0xC0000409: wording.SIGABRT,  # abort(), stack smashing
+}
+_SHARED_MEMORY = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
+WINDOWS_STACK_OVERFLOW = 0xC00000FD
+
+
+def signal_of(evidence: Evidence) -> int | None:
+    """The signal that ended it, if one did that was not ours. Windows has status codes that mean the same."""
+    if evidence.ending is not Ending.EXITED or evidence.exit_code is None:
+        return None
+    status = _WINDOWS_STATUS.get(evidence.exit_code & 0xFFFFFFFF)
+    return status if status is not None else -evidence.exit_code if evidence.exit_code < 0 else None
+
+
+def has_exited_by_itself(evidence: Evidence) -> bool:
+    """Whether the process ended by its own call of exit."""
+    return evidence.ending is Ending.EXITED and evidence.exit_code is not None and signal_of(evidence) is None
+
+
+def frame_of(evidence: Evidence) -> Frame | None:
+    """The kernel's frame, if it belongs to the signal that ended the process: older ones may still lie there."""
+    frame = evidence.frame
+    return frame if frame is not None and frame.signal == signal_of(evidence) else None
+
+
+def place_of(evidence: Evidence) -> Place | None:
+    return evidence.place if frame_of(evidence) is not None else None
+
+
+def sender_of(evidence: Evidence) -> int | None:
+    """The other process that sent the fatal signal, where the kernel told. 0: one outside of this container."""
+    frame = frame_of(evidence)
+    if frame is None or frame.code > 0 or frame.sender_pid is None:
+        return None
+    is_its_own = frame.code == wording.SI_TKILL if evidence.pid is None else frame.sender_pid == evidence.pid
+    return None if is_its_own else frame.sender_pid
+
+
+def is_crash_by(evidence: Evidence, number: int) -> bool:
+    """Whether this signal ended it, and no other process is known to have sent it."""
+    return signal_of(evidence) == number and sender_of(evidence) is None
+
+
+def sent_itself(evidence: Evidence) -> bool:
+    """Whether the process sent the fatal signal to itself, as raise() and abort() do: nothing failed in the CPU."""
+    frame = frame_of(evidence)
+    return frame is not None and frame.code <= 0 and sender_of(evidence) is None
+
+
+def mapping_at(evidence: Evidence, address: int | None) -> Mapping | None:
+    if address is None:
+        return None
+    return next((mapping for mapping in evidence.mappings if mapping.start <= address < mapping.end), None)
+
+
+def is_shared_memory(mapping: Mapping) -> bool:
+    """Whether the mapped file lives in memory that processes share, and not on a disk."""
+    return mapping.path.startswith(_SHARED_MEMORY)
+
+
+def out_of_memory_kills(evidence: Evidence) -> tuple[int | None, int | None]:
+    """How many kills were counted around the death, in its cgroup and on the machine. None: not known."""
+    before, after = evidence.counters_before, evidence.counters_after
+    if before is None or after is None:
+        return None, None
+    same_cgroup = before.cgroup == after.cgroup
+    return (
+        _rise(before.cgroup_kills, after.cgroup_kills) if same_cgroup else None,
+        _rise(before.host_kills, after.host_kills),
+    )
+
+
+def _rise(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(after - before, 0)
+
+
+def is_forked(evidence: Evidence) -> bool:
+    """Whether the worker is a copy of the main process. Under spawn it is forked too, but of a clean process."""
+    return evidence.start_method == "fork"
+
+
+def frames(evidence: Evidence) -> list[PythonFrame]:
+    """Python's frames at the end, innermost first."""
+    if evidence.raised is not None and evidence.ending is Ending.RAISED:
+        return python_frames.of_traceback(evidence.raised.traceback)
+    return python_frames.of_stack(evidence.python_stack)
+
+
+def where(evidence: Evidence) -> str:
+    """ "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block", as far as it is known."""
+    user = python_frames.innermost_of_user(frames(evidence))
+    place = place_of(evidence)
+    parts = [str(user) if user else "", native(place) if place else ""]
+    return " -> ".join(part for part in parts if part)
+
+
+def native(place: Place) -> str:
+    """ "libfast.so+0x1110 decode_block"."""
+    if not place.library:
+        return f"{place.offset:#x}, in no library"
+    text = f"{wording.file_name(place.library)}+{place.offset:#x} {place.symbol}"
+    return wording.one_line(text, 160)
+
+
+def signal_line(evidence: Evidence) -> tuple[str, ...]:
+    """ "SIGILL, ILL_ILLOPN at libfast.so+0x1110", as far as it is known."""
+    number, frame, place = signal_of(evidence), frame_of(evidence), place_of(evidence)
+    if number is None:
+        return ()
+    line = wording.signal_name(number)
+    if frame is not None:
+        line += f", {wording.code_name(number, frame.code)}"
+        if place is not None:
+            line += f" at {native(place)}"
+        elif frame.code > 0:
+            line += f" at instruction {frame.instruction_pointer:#x}"
+    elif evidence.exit_code is not None and evidence.exit_code > 0:
+        line = f"exit status {evidence.exit_code:#x}, which is Windows' {line}"
+    return (line,)
+
+
+def stack_lines(evidence: Evidence, most: int = 6) -> tuple[str, ...]:
+    """The innermost Python frames, one under the other."""
+    found = frames(evidence)
+    lines = [f"{'in' if k == 0 else 'called by'} {frame}" for k, frame in enumerate(found[:most])]
+    more = len(found) - most
+    return (*lines, f"and {wording.plural(more, 'frame')} more") if more > 0 else tuple(lines)
+
+
+def hung(evidence: Evidence) -> str:
+    """ "hung for more than 30 s"."""
+    timeout = evidence.sample_timeout_s
+    return "hung" if timeout is None else f"hung for more than {wording.seconds(timeout)}"
+
+
+def native_lines(evidence: Evidence, most: int = 4) -> tuple[str, ...]:
+    """What is known beside the Python stack of one that hung: native frames, and where in the kernel it slept."""
+    stack = [wording.one_line(line, 120) for line in evidence.native_stack.splitlines() if line.startswith("    ")]
+    lines = [f"native: {line}" for line in stack[:most]]
+    if evidence.waiting_in:
+        lines.append(f"waiting in the kernel: {wording.one_line(evidence.waiting_in, 80)}")
+    return tuple(lines)
+
+
+def ended(evidence: Evidence) -> str:
+    """How it ended, in a few words that go on from "worker 1 (pid 41822)"."""
+    if evidence.ending is Ending.HUNG:
+        return hung(evidence)
+    if evidence.ending is Ending.STOPPED:
+        return "was stopped by a signal and not continued"
+    if evidence.raised is not None:
+        return f"raised {exception_line(evidence)}"
+    return _exit(evidence)
+
+
+def _exit(evidence: Evidence) -> str:
+    if evidence.exit_code is None:
+        return "was lost"
+    number = -evidence.exit_code if evidence.exit_code < 0 else signal_of(evidence)
+    if number is None:
+        return f"exited with status {evidence.exit_code}"
+    return f"was killed by {wording.signal_name(number)}"
+
+
+def is_of(raised: RaisedException, *names: str) -> bool:
+    """Whether the exception's class is one of these built-in ones, or derived from one."""
+    return any(name in raised.bases or raised.type.removeprefix("builtins.") == name for name in names)
+
+
+def exception_line(evidence: Evidence, longest: int = 200) -> str:
+    """ "ValueError: bad header"."""
+    raised = evidence.raised
+    if raised is None:
+        return ""
+    name = raised.type.removeprefix("builtins.")
+    return wording.one_line(f"{name}: {raised.message}" if raised.message.strip() else name, longest)
+
+
+def last_exception_printed(evidence: Evidence) -> str:
+    """The last line of the last traceback on stderr: what a process that exited with status 1 died of."""
+    text = evidence.stderr_tail
+    start = text.rfind("Traceback (most recent call last)")
+    if start < 0:
+        return ""
+    lines = text[start:].splitlines()[1:]
+    return wording.one_line(next((line for line in lines if line and not line[0].isspace()), ""))

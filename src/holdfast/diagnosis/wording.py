@@ -1,0 +1,116 @@
+"""Words for numbers: signals, their codes, sizes, growth. Pure.
+
+Whatever comes from outside (stderr, messages of exceptions) goes through `one_line` before it is shown: one line,
+bounded, no control characters. Standard library only. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+
+from holdfast.diagnosis.evidence import MemoryReading
+
+
+def _number(name: str, on_linux: int) -> int:
+    """A signal's number here, or on Linux where this platform has no such signal."""
+    return int(getattr(signal, name, on_linux))
+
+
+SIGHUP = _number("SIGHUP", 1)
+SIGINT = _number("SIGINT", 2)
+SIGQUIT = _number("SIGQUIT", 3)
+SIGILL = _number("SIGILL", 4)
+SIGTRAP = _number("SIGTRAP", 5)
+SIGABRT = _number("SIGABRT", 6)
+SIGBUS = _number("SIGBUS", 7)
+SIGFPE = _number("SIGFPE", 8)
+SIGKILL = _number("SIGKILL", 9)
+SIGUSR1 = _number("SIGUSR1", 10)
+SIGSEGV = _number("SIGSEGV", 11)
+SIGUSR2 = _number("SIGUSR2", 12)
+SIGPIPE = _number("SIGPIPE", 13)
+SIGALRM = _number("SIGALRM", 14)
+SIGTERM = _number("SIGTERM", 15)
+SIGXCPU = _number("SIGXCPU", 24)
+SIGXFSZ = _number("SIGXFSZ", 25)
+SIGSYS = _number("SIGSYS", 31)
+
+SI_TKILL = -6
+SI_KERNEL = 0x80
+BUS_ADRERR = 2
+SEGV_ACCERR = 2
+
+_SENT = {0: "SI_USER", -1: "SI_QUEUE", -2: "SI_TIMER", -6: "SI_TKILL", SI_KERNEL: "SI_KERNEL"}
+_CODES = {
+    SIGILL: "ILL_ILLOPC ILL_ILLOPN ILL_ILLADR ILL_ILLTRP ILL_PRVOPC ILL_PRVREG ILL_COPROC ILL_BADSTK",
+    SIGFPE: "FPE_INTDIV FPE_INTOVF FPE_FLTDIV FPE_FLTOVF FPE_FLTUND FPE_FLTRES FPE_FLTINV FPE_FLTSUB",
+    SIGSEGV: "SEGV_MAPERR SEGV_ACCERR SEGV_BNDERR SEGV_PKUERR",
+    SIGBUS: "BUS_ADRALN BUS_ADRERR BUS_OBJERR BUS_MCEERR_AR BUS_MCEERR_AO",
+    SIGTRAP: "TRAP_BRKPT TRAP_TRACE TRAP_BRANCH TRAP_HWBKPT",
+}
+_NAMES = {value: name for name, value in list(globals().items()) if re.fullmatch(r"SIG[A-Z0-9]+", name)}
+_LONGEST = 300
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def signal_name(number: int) -> str:
+    """ "SIGILL", or "signal 40" for one without a name."""
+    if number in _NAMES:
+        return _NAMES[number]
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def code_name(number: int, code: int) -> str:
+    """The name of a si_code, which depends on the signal: "SEGV_MAPERR"."""
+    names = _CODES.get(number, "").split()
+    if 1 <= code <= len(names):
+        return names[code - 1]
+    return _SENT.get(code, f"si_code {code}")
+
+
+def size(number_of_bytes: int) -> str:
+    """ "512 bytes", "1.5 GiB"."""
+    value, unit = float(number_of_bytes), 0
+    while abs(value) >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def seconds(value: float) -> str:
+    """ "3 s", "0.25 s"."""
+    return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
+
+
+def growth(readings: Sequence[MemoryReading]) -> str:
+    """How a worker's own memory went over its last samples; "" where that is not known. The last reading may be 0."""
+    seen = [reading for reading in readings if reading.anonymous_bytes > 0]
+    if not seen:
+        return ""
+    first, last = seen[0], seen[-1]
+    if len(seen) == 1:
+        return f"its own memory was {size(last.anonymous_bytes)}, {seconds(last.seconds_before_end)} before the end"
+    samples = len({(reading.unit, reading.position) for reading in seen})
+    over = f"over its last {plural(samples, 'sample')} ({seconds(first.seconds_before_end)})"
+    if last.anonymous_bytes >= 1.1 * first.anonymous_bytes:
+        return f"its own memory grew from {size(first.anonymous_bytes)} to {size(last.anonymous_bytes)} {over}"
+    return f"its own memory did not grow {over}: {size(last.anonymous_bytes)}"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    """The text as a single line that is safe to print, cut where it is too long."""
+    line = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 3].rstrip()}..."
+
+
+def file_name(path: str) -> str:
+    """The last part of a path of any platform, without " (deleted)" of /proc."""
+    return re.split(r"[/\\]", path.removesuffix(" (deleted)"))[-1]

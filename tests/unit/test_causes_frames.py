@@ -1,0 +1,141 @@
+"""Python's frames from text, words for numbers, and the facts that are read on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.diagnosis import facts, python_frames, wording
+from holdfast.diagnosis.evidence import Mapping, RaisedException
+
+from .evidence_seen import DATA, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
+
+
+def test_the_users_innermost_frame_is_found_in_a_stack_and_in_a_traceback() -> None:
+    """Libraries, torch and holdfast are passed over, whichever end of the text is the innermost."""
+    for frames in (python_frames.of_stack(STACK), python_frames.of_traceback(TRACEBACK)):
+        assert frames[0].function == "decode"
+        assert str(python_frames.innermost_of_user(frames)) == "my_dataset.py:31 in __getitem__"
+
+
+def test_without_a_file_of_the_user_a_library_is_named() -> None:
+    """Rather than torch or holdfast, which only called it; and rather them than nothing."""
+    lines = [line for line in STACK.splitlines() if "my_dataset" not in line]
+    assert str(python_frames.innermost_of_user(python_frames.of_stack("\n".join(lines)))) == "codec.py:7 in decode"
+    only_torch = [line for line in lines if "torch" in line]
+    assert str(python_frames.innermost_of_user(python_frames.of_stack("\n".join(only_torch)))) == "fetch.py:54 in fetch"
+    assert python_frames.innermost_of_user([]) is None
+
+
+def test_the_thread_at_fault_is_the_one_that_faulthandler_marks() -> None:
+    """It writes the others before it, and Python 3.14 the C stack after it."""
+    text = (
+        f"Thread 0x1 (most recent call first):\n  <no Python frame>\n\nThread 0x3 [io] (most recent call first):\n"
+        f'  File "/a.py", line 1 in other\n\n{STACK}\n'
+        'Current thread\'s C stack trace (most recent call first):\n  Binary file "/lib/libc.so.6", at +0x3c050\n'
+    )
+    assert python_frames.of_stack(text)[0].function == "decode"
+    assert python_frames.other_threads(text) == 1
+
+
+def test_of_chained_exceptions_the_last_is_read() -> None:
+    """It is the one that was raised."""
+    text = f"{TRACEBACK}\nDuring handling of the above exception, another exception occurred:\n\n" + TRACEBACK.replace(
+        "line 31", "line 99"
+    )
+    assert [frame.line for frame in python_frames.of_traceback(text)] == [7, 99]
+
+
+def test_a_recursion_is_a_frame_that_comes_again_and_again() -> None:
+    """Two functions that call each other are one as well; three calls of one function are none."""
+    frame = python_frames.PythonFrame("/a.py", 3, "walk")
+    other = python_frames.PythonFrame("/a.py", 9, "step")
+    assert python_frames.recursion([other, frame] * 30) in (frame, other)
+    assert python_frames.recursion([frame] * 3) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "name"),
+    [
+        (4, 2, "ILL_ILLOPN"),
+        (11, 1, "SEGV_MAPERR"),
+        (7, 2, "BUS_ADRERR"),
+        (8, 1, "FPE_INTDIV"),
+        (11, 128, "SI_KERNEL"),
+        (11, 0, "SI_USER"),
+        (6, -6, "SI_TKILL"),
+        (4, 99, "si_code 99"),
+        (9, 1, "si_code 1"),
+    ],
+)
+def test_codes_have_the_names_of_the_manual(number: int, code: int, name: str) -> None:
+    """As sigaction(2) has them, for a user to search for."""
+    assert wording.code_name(number, code) == name
+
+
+def test_numbers_are_said_in_words() -> None:
+    """Signals by name, sizes in the unit that fits."""
+    assert [wording.signal_name(number) for number in (9, 11, 31, 99)] == ["SIGKILL", "SIGSEGV", "SIGSYS", "signal 99"]
+    assert [wording.size(number) for number in (0, 1023, 1536, 8 << 30)] == [
+        "0 bytes",
+        "1023 bytes",
+        "1.5 KiB",
+        "8.0 GiB",
+    ]
+    assert wording.one_line("a\n\x1b[31mb\x00" + "c" * 500, 20) == "a  [31mb cccccccc..."
+
+
+def elf(machine: int, bits: int = 2) -> bytes:
+    return b"\x7fELF" + bytes([bits, 1, 1]) + bytes(9) + struct.pack("<HH", 3, machine)
+
+
+def test_a_library_for_another_processor_is_recognised_by_its_header(tmp_path: Path) -> None:
+    """dlopen says only "No such file" of it."""
+    path = tmp_path / "libfast.so"
+    path.write_bytes(elf(183 if facts.machine_of(Path(sys.executable)) != "aarch64" else 62))
+    message = f"{path}: cannot open shared object file: No such file or directory"
+    evidence = facts.gather(raised("builtins.OSError", message))
+    assert "libfast.so is built for " in evidence.wrong_machine
+    assert facts.wrong_machine_library(RaisedException("builtins.ImportError", "", "", filename=str(path)))
+    assert not facts.wrong_machine_library(RaisedException("builtins.ValueError", message, ""))
+
+
+def test_a_library_for_this_processor_is_no_reason(tmp_path: Path) -> None:
+    """Nor is a file that is none, or is not there."""
+    path = tmp_path / "libfast.so"
+    message = f"{path}: undefined symbol: fast"
+    assert facts.gather(raised("builtins.OSError", message)).wrong_machine == ""
+    path.write_bytes(Path(sys.executable).read_bytes()[:64])
+    assert facts.gather(raised("builtins.OSError", message)).wrong_machine == ""
+    path.write_bytes(b"text")
+    assert facts.machine_of(path) == ""
+    assert facts.machine_of(Path("/dev/null")) == ""
+
+
+def test_the_size_of_a_mapped_file_is_read_after_a_bus_error(tmp_path: Path) -> None:
+    """It proves that the file was cut; of shared memory the room is read instead."""
+    path = tmp_path / "train.bin"
+    path.write_bytes(bytes(1000))
+    mapping = dataclasses.replace(DATA, path=str(path))
+    evidence = facts.gather(crashed(7, 2, DATA.start, mappings=(mapping,)))
+    assert evidence.mapped_file_bytes == 1000
+    gone = Mapping(DATA.start, DATA.end, "r--s", 0, f"{path}.gone")
+    assert facts.gather(crashed(7, 2, DATA.start, mappings=(gone,))).mapped_file_bytes is None
+
+
+def test_a_hang_gets_its_source_lines(tmp_path: Path) -> None:
+    """So that `with self.lock:` is seen, which Python's stack alone does not show."""
+    path = tmp_path / "mine.py"
+    path.write_text("def f(lock):\n    with lock:\n        pass\n")
+    evidence = facts.gather(hung(f'"{path}", line 2 in f', USER_FRAME))
+    assert python_frames.of_stack(evidence.python_stack)[0].source == "with lock:"
+
+
+def test_the_cpu_is_named_for_an_illegal_instruction_only() -> None:
+    """No fact is read that no cause asks for."""
+    assert facts.gather(died(4)).cpu == facts.cpu_name()
+    assert facts.gather(died(11)) == died(11)

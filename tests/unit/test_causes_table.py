@@ -1,0 +1,102 @@
+"""Evidence in, cause out: what real deaths look like, and what is said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import pytest
+
+from holdfast.diagnosis import engine
+from holdfast.diagnosis.evidence import Evidence, MemoryCounters
+
+from .evidence_seen import LIKELY, SEEN, SIGKILL, Seen, counted, crashed, died
+
+
+def text_of(diagnosis: engine.Diagnosis) -> str:
+    lines = (diagnosis.summary, diagnosis.because, diagnosis.where, *diagnosis.evidence, *diagnosis.advice)
+    return "\n".join([*lines, *(f"ruled out, {text}" for text in diagnosis.ruled_out)])
+
+
+@pytest.mark.parametrize("seen", SEEN, ids=[f"{k}-{seen.cause}" for k, seen in enumerate(SEEN)])
+def test_the_evidence_gives_the_cause(seen: Seen) -> None:
+    """The right name, as sure as the evidence allows, with the facts that show it and a remedy."""
+    diagnosis = engine.diagnose(seen.evidence)
+    text = text_of(diagnosis)
+    assert (diagnosis.cause, diagnosis.confidence) == (seen.cause, seen.confidence), text
+    assert [words for words in seen.words if words not in text] == [], text
+    assert diagnosis.advice
+    assert diagnosis.evidence
+    assert pickle.loads(pickle.dumps(diagnosis)) == diagnosis
+
+
+def test_every_cause_is_in_the_table() -> None:
+    """Each at least once; and names are not used twice."""
+    names = [cause.NAME for cause in engine.ALL]
+    assert len(set(names)) == len(names)
+    assert {seen.cause for seen in SEEN} == set(names)
+
+
+COUNTERS = [
+    (None, None),
+    (MemoryCounters(), MemoryCounters()),
+    (counted(3, 7), None),
+    (None, counted(4, 8)),
+    (counted(3, 7), counted(3, 7)),
+    (counted(4, 8), counted(3, 7)),
+    (counted(None, 7), counted(4, 7)),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), COUNTERS)
+def test_a_plain_kill_is_never_called_out_of_memory(
+    before: MemoryCounters | None, after: MemoryCounters | None
+) -> None:
+    """Without a count that went up there is no proof, however large the worker was."""
+    evidence = died(SIGKILL, counters_before=before, counters_after=after)
+    assert engine.diagnose(evidence).cause == "killed by another process"
+
+
+def test_only_a_kill_can_be_out_of_memory() -> None:
+    """The kernel's killer sends SIGKILL; a crash beside a count that went up is still a crash."""
+    evidence = dataclasses.replace(crashed(11), counters_before=counted(3, 7), counters_after=counted(4, 8))
+    assert engine.diagnose(evidence).cause == "segmentation fault"
+
+
+def test_a_frame_of_another_signal_is_not_believed() -> None:
+    """An old frame may still lie in the shared page: it must be of the signal that ended the process."""
+    evidence = dataclasses.replace(crashed(11), exit_code=-SIGKILL)
+    diagnosis = engine.diagnose(evidence)
+    assert diagnosis.cause == "killed by another process"
+    assert "0x0" not in text_of(diagnosis)
+
+
+def test_a_signal_to_itself_is_not_from_another_process() -> None:
+    """raise() and abort() are sent by the process's own pid, or by tgkill where that pid is not known."""
+    own = crashed(6, 0, None, sender_pid=41822)
+    unknown_pid = dataclasses.replace(crashed(6, -6, None, sender_pid=41822), pid=None)
+    assert [engine.diagnose(evidence).cause for evidence in (own, unknown_pid)] == ["abort", "abort"]
+
+
+def test_an_address_near_the_stack_pointer_but_inside_the_stack_is_no_overflow() -> None:
+    """A wild pointer may point anywhere; only the end of the stack's room is its end."""
+    evidence = crashed(11, 1, 0x7FFC007FF008, stack_pointer=0x7FFC007FF000, stack_limit_bytes=8 << 20)
+    assert engine.diagnose(evidence).cause == "segmentation fault"
+
+
+def test_memory_that_did_not_grow_is_said_so() -> None:
+    """The remedy depends on it."""
+    from holdfast.diagnosis.evidence import MemoryReading
+
+    flat = tuple(MemoryReading(3.0 - k, 500 << 20, 1, k) for k in range(3))
+    evidence = died(SIGKILL, counters_before=counted(0, 0), counters_after=counted(1, 1), memory=flat)
+    text = text_of(engine.diagnose(evidence))
+    assert "did not grow over its last 3 samples" in text
+    assert "find what the dataset keeps" not in text
+
+
+def test_a_likely_special_cause_goes_before_a_certain_general_one() -> None:
+    """That a worker hung is always certain; that it waits for a lock says more."""
+    hang = next(seen for seen in SEEN if seen.cause == "deadlock after fork")
+    assert isinstance(hang.evidence, Evidence)
+    assert engine.diagnose(hang.evidence).confidence is LIKELY
