@@ -74,8 +74,24 @@ def run_files(runs: Path) -> list[RunFile]:
         names = os.listdir(runs)  # noqa: PTH208  (only the names are wanted, and of thousands of files)
     except FileNotFoundError:
         return []
-    found = ((name, _NAME.fullmatch(name)) for name in names)
-    return sorted((RunFile(name, match["id"], runs / name) for name, match in found if match), reverse=True)
+    found = ((name, run_id_of(name)) for name in names)
+    return sorted((RunFile(name, run_id, runs / name) for name, run_id in found if run_id), reverse=True)
+
+
+def run_id_of(name: str) -> str | None:
+    """The id that a file's name has; None if it is not the name of a record."""
+    match = _NAME.fullmatch(name)
+    return match["id"] if match else None
+
+
+def open_to_read(path: Path) -> int:
+    """A descriptor of a regular file, never of what a link points to, and without waiting for anybody."""
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    fd = os.open(path, os.O_RDONLY | flags)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "This is not a regular file", str(path))
+    return fd
 
 
 def file_name(run_id: str, started: float) -> str:

@@ -9,6 +9,7 @@ Runs in: main process; wherever records are read.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import time
@@ -57,8 +58,11 @@ def is_held(fd: int) -> bool | None:
 
 def identity() -> dict[str, Any]:
     """What a record says of its writer, so that it can be looked for where there are no locks."""
-    this = psutil.Process()
-    return {"host": platform.node(), "pid": this.pid, "process_started": this.create_time()}
+    try:
+        started = psutil.Process().create_time()
+    except psutil.Error:  # no /proc
+        started = None
+    return {"host": platform.node(), "pid": os.getpid(), "process_started": started}
 
 
 def is_of_this_host(start: Mapping[str, Any]) -> bool:
