@@ -8,6 +8,7 @@ Pure. Runs in: main process; wherever records are read.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import numbers
@@ -30,7 +31,7 @@ def encode(entry: Mapping[str, Any], max_bytes: int = MAX_LINE_BYTES) -> bytes:
     longest, most = _LONGEST_TEXT, _MOST_ITEMS
     while longest >= _SHORTEST_TEXT:
         fields = list(entry.items())[:_MOST_FIELDS]
-        line = _dumps({cut(key, _LONGEST_KEY): plain(value, longest, most) for key, value in fields})
+        line = _dumps({_key(key): plain(value, longest, most) for key, value in fields})
         if len(line) <= max_bytes:
             return line
         longest, most = longest // 2, most // 2
@@ -62,24 +63,26 @@ def plain(value: Any, longest: int = _LONGEST_TEXT, most: int = _MOST_ITEMS, dep
         return cut(value, longest)
     if isinstance(value, numbers.Real):
         return _number(value)
-    if depth == 0:
-        return _type_of(value)
+    return _container(value, longest, most, depth - 1) if depth else _type_of(value)
+
+
+def _container(value: Any, longest: int, most: int, depth: int) -> Any:
     if isinstance(value, Mapping):
-        return _mapping(value, longest, most, depth - 1)
+        return _mapping(value, longest, most, depth)
     if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(item, longest, most, depth - 1) for item, _ in zip(value, range(most), strict=False)]
+        items = [plain(item, longest, most, depth) for item in itertools.islice(value, most)]
         return items if len(value) <= most else [*items, f"[... {len(value) - most} more ...]"]
     return _type_of(value)
 
 
 def _mapping(value: Mapping[Any, Any], longest: int, most: int, depth: int) -> dict[str, Any]:
-    items = {
-        cut(key if isinstance(key, str) else str(plain(key, longest, most, 0)), _LONGEST_KEY): plain(
-            item, longest, most, depth
-        )
-        for (key, item), _ in zip(value.items(), range(most), strict=False)
-    }
+    first = itertools.islice(value.items(), most)
+    items = {_key(key): plain(item, longest, most, depth) for key, item in first}
     return items if len(value) <= most else {**items, "...": f"{len(value) - most} more"}
+
+
+def _key(key: object) -> str:
+    return cut(key if isinstance(key, str) else str(plain(key, depth=0)), _LONGEST_KEY)
 
 
 def _number(value: numbers.Real) -> int | float | str:

@@ -8,7 +8,6 @@ Runs in: wherever records are read.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,8 +100,11 @@ def _run_files() -> list[home.RunFile]:
 
 def _readable(files: list[home.RunFile]) -> Iterator[Run]:
     for file in files:
-        with contextlib.suppress(OSError):  # removed in the meantime, or not ours
-            yield read(file.path)
+        try:
+            run = read(file.path)
+        except OSError:  # removed in the meantime, or not ours
+            continue
+        yield run
 
 
 def _contents(fd: int) -> bytes:
