@@ -1,8 +1,8 @@
 """A run with a record: says "ready ID", and stays until its stdin ends or it is killed. Needs no torch.
 
-    write_record.py stay          note two incidents and a reading, then stay
-    write_record.py fork          the same, and a forked child that stays too: says its pid after the id
-    write_record.py fill          write incidents until the disk is full, begin another run, and say what is left
+write_record.py stay          note two incidents and a reading, then stay
+write_record.py fork          the same, and a forked child that stays too: says its pid after the id
+write_record.py fill          write incidents until the disk is full, begin another run, and say what is left
 """
 
 from __future__ import annotations

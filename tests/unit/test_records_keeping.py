@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.records import home, keeping, liveness, reader
-from holdfast.records.limits import Limits
+from holdfast.records.limits import LIMITS, Limits
 from holdfast.records.writer import RunRecord
 from unit.records import FACTS, next_line, writer_process
 from waits import PATIENCE_S, is_running, wait_until
@@ -22,7 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def one_run(limits: Limits = Limits()) -> str:  # noqa: B008
+def one_run(limits: Limits = LIMITS) -> str:
     record = RunRecord.open(FACTS, limits)
     record.close()
     assert record.id is not None
@@ -65,11 +66,12 @@ def test_a_forked_child_that_lives_on_is_not_taken_for_the_run(place: Path) -> N
 # --- old ones make room -------------------------------------------------------------------------------------------
 
 
-def test_no_more_than_so_many_runs_are_kept() -> None:
+def test_no_more_than_so_many_runs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go when a new one starts."""
-    limits = Limits(max_runs=3)
-    made = [one_run(limits) for _ in range(6)]
-    assert set(ids()) == set(made[-3:]) or len(ids()) == 3  # within one millisecond they have no order
+    clock = itertools.count(1.7e9)
+    monkeypatch.setattr("time.time", lambda: next(clock))
+    made = [one_run(Limits(max_runs=3)) for _ in range(6)]
+    assert ids() == made[:2:-1]
 
 
 def test_no_more_than_so_many_bytes_are_kept(place: Path) -> None:
