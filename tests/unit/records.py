@@ -53,12 +53,13 @@ def writer_process(home: Path, mode: str, before: Sequence[str] = ()) -> Iterato
     package = importlib.util.find_spec("holdfast")
     assert package is not None
     assert package.origin is not None
-    path = os.pathsep.join([str(TESTS), str(Path(package.origin).parents[1])])
+    before_it = os.environ.get("PYTHONPATH")
+    path = [str(TESTS), str(Path(package.origin).parents[1]), *([before_it] if before_it else [])]
     with subprocess.Popen(
         [*before, sys.executable, str(TESTS / "programs" / "write_record.py"), mode],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path, "HOLDFAST_HOME": str(home)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "HOLDFAST_HOME": str(home)},
         text=True,
     ) as process:
         try:

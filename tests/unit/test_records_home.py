@@ -91,10 +91,18 @@ def test_dev_null_as_home_keeps_no_records(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_user_without_home_has_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs as a number without an entry: there, "~" is not expanded."""
+    """As in a container that runs as a number without an entry: platformdirs raises."""
     for name in ("HOLDFAST_HOME", "HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    refused("home directory")
+    assert list(reader.all_runs()) == []
+
+
+def test_a_tilde_that_was_not_expanded_is_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As older versions of platformdirs leave it: nothing is made in a directory called "~"."""
+    monkeypatch.delenv("HOLDFAST_HOME")
+    monkeypatch.setattr(home, "user_state_path", lambda *_, **__: Path("~/.local/state/holdfast"))
     refused("no home directory")
     assert list(reader.all_runs()) == []
 

@@ -51,9 +51,9 @@ def runs_directory() -> Path | None:
         return None
     try:
         home = user_state_path("holdfast", appauthor=False) if wanted is None else Path(wanted).expanduser().absolute()
-    except RuntimeError as error:  # HOLDFAST_HOME=~nobody/x
-        raise FileNotFoundError(errno.ENOENT, str(error), wanted) from None
-    if not home.is_absolute():  # a user without an entry and without HOME: "~" is left as it is
+    except RuntimeError as error:  # HOLDFAST_HOME=~nobody/x, or a user without an entry and without HOME
+        raise FileNotFoundError(errno.ENOENT, str(error)) from None
+    if not home.is_absolute():  # an older platformdirs leaves the "~" as it is
         raise FileNotFoundError(errno.ENOENT, "There is no home directory", str(home))
     return home / "runs"
 
