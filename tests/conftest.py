@@ -81,6 +81,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+def records_lie_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The records of the user who runs the tests are not touched: neither by us nor by any child program."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOLDFAST_HOME", str(tmp_path_factory.mktemp("holdfast-home")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     before = snapshot()

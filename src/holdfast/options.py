@@ -10,6 +10,7 @@ import os
 
 DISABLE = "HOLDFAST_DISABLE"
 BACKEND = "HOLDFAST_BACKEND"
+HOME = "HOLDFAST_HOME"
 
 _OFF = {"", "0", "false", "no", "off"}
 
@@ -22,3 +23,8 @@ def is_disabled() -> bool:
 def forced_backend() -> str | None:
     """`HOLDFAST_BACKEND=name`: the backend of every loader that does not name one itself."""
     return os.environ.get(BACKEND, "").strip() or None
+
+
+def home() -> str | None:
+    """`HOLDFAST_HOME=directory`: where records of runs are kept, in place of the user's state directory."""
+    return os.environ.get(HOME, "").strip() or None

@@ -35,6 +35,17 @@ def test_the_forced_backend_is_what_the_environment_says(
     assert options.forced_backend() == expected
 
 
+@pytest.mark.parametrize(("value", "expected"), [(None, None), ("", None), ("  ", None), (" /data/x ", "/data/x")])
+def test_the_home_of_records_is_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, expected: str | None
+) -> None:
+    """An empty value is none."""
+    monkeypatch.delenv("HOLDFAST_HOME", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HOLDFAST_HOME", value)
+    assert options.home() == expected
+
+
 def test_the_environment_is_read_at_the_moment_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook changes it between two loaders."""
     monkeypatch.setenv("HOLDFAST_DISABLE", "1")

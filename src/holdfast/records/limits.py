@@ -1,0 +1,30 @@
+"""How large records may become.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one file, and of all of them together."""
+
+    max_incidents: int = 1000
+    max_file_bytes: int = 8 << 20
+    interval_s: float = 5.0
+    """Between two readings, at first."""
+    readings_per_interval: int = 240
+    """After so many readings the interval doubles: 20 minutes every 5 s, 40 minutes every 10 s... a month is 2,900."""
+    reading_bytes_per_interval: int = 256 << 10
+    """After so many bytes of readings it doubles too: with many workers a reading is long."""
+    max_readings: int = 6000
+    max_reading_bytes: int = 3 << 20
+    """What readings may take of a file. The rest is for incidents."""
+    max_runs: int = 200
+    max_total_bytes: int = 100 << 20
+
+
+LIMITS = Limits()

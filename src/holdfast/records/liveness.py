@@ -1,0 +1,81 @@
+"""Whether the process that writes a record is alive.
+
+A writer holds an exclusive `flock` on its file. The kernel lets it go when the process dies, however it dies. A reader
+asks by trying for a shared one, so that readers do not take each other for a writer. Where a file system has no locks,
+or the platform none of this kind, the answer is None, and what is left is to look for the process by its pid.
+
+Runs in: main process; wherever records are read.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+if sys.platform != "win32":
+    import fcntl
+
+_TRIES = 100
+_PAUSE_S = 0.001
+_SAME_START_S = 2.0  # the clock that a process's start is told by is coarse
+
+
+def hold(fd: int) -> bool:
+    """Take the writer's lock. A reader that asks at this very moment is in the way for microseconds: try again."""
+    if sys.platform == "win32":
+        return False
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        except OSError:
+            return False
+        else:
+            return True
+    return False
+
+
+def is_held(fd: int) -> bool | None:
+    """Whether a writer has the file that is open as `fd`; None where that cannot be known."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+def identity() -> dict[str, Any]:
+    """What a record says of its writer, so that it can be looked for where there are no locks."""
+    try:
+        started = psutil.Process().create_time()
+    except psutil.Error:  # no /proc
+        started = None
+    return {"host": platform.node(), "pid": os.getpid(), "process_started": started}
+
+
+def is_of_this_host(start: Mapping[str, Any]) -> bool:
+    """Whether a record's first line was written on this machine: its locks, and its pid, mean something here."""
+    return start.get("host") == platform.node()
+
+
+def is_running(start: Mapping[str, Any]) -> bool:
+    """Whether the process that a record's first line names still runs, as far as this machine can tell."""
+    pid, started = start.get("pid"), start.get("process_started")
+    if not is_of_this_host(start) or not isinstance(pid, int) or not isinstance(started, int | float) or pid <= 0:
+        return False
+    try:
+        return bool(abs(psutil.Process(pid).create_time() - started) < _SAME_START_S)
+    except (psutil.Error, OverflowError):
+        return False
