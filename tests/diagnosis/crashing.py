@@ -1,4 +1,4 @@
-"""Ways to crash. Each is a function of text alone: a forked child calls it, a new interpreter runs this file with its name.
+"""Ways to crash. Each is a function of texts: a forked child calls it, a new interpreter runs this file with its name.
 
 Runs in: the children of the test process.
 """

@@ -1,4 +1,4 @@
-"""From a real crash to its library, symbol and instruction, also where the library was loaded within the crashing call."""
+"""From a real crash to its library, symbol and instruction, also of a library loaded within the crashing call."""
 
 from __future__ import annotations
 

@@ -32,7 +32,12 @@ def test_the_outermost_frame_counts() -> None:
     memory = stack_with((40_000, frame_bytes(SIGSEGV, 1, 0xAAA)), (20_000, frame_bytes(SIGSEGV, 1, 0xBBB)))
     frame = find_frame(memory, BASE, SIZE, SIGSEGV, own_pid=1)
     assert frame is not None
-    assert (frame.address, frame.stack_pointer, frame.instruction_pointer, frame.error_code) == (0xAAA, 0x1000, 0x2000, 6)
+    assert (frame.address, frame.stack_pointer, frame.instruction_pointer, frame.error_code) == (
+        0xAAA,
+        0x1000,
+        0x2000,
+        6,
+    )
 
 
 def test_another_signals_frame_is_passed_over() -> None:
@@ -59,7 +64,9 @@ def test_what_is_no_frame_of_user_code_is_none() -> None:
     assert find_frame(memory, BASE, SIZE, SIGSEGV, own_pid=1) is None
 
 
-@given(memory=st.binary(max_size=2000), marks=st.lists(st.integers(0, 2000), max_size=5), base=st.integers(0, 2**64 - 1))
+@given(
+    memory=st.binary(max_size=2000), marks=st.lists(st.integers(0, 2000), max_size=5), base=st.integers(0, 2**64 - 1)
+)
 def test_any_bytes_are_survived(memory: bytes, marks: list[int], base: int) -> None:
     """The page may hold anything: the worker was free to write to it."""
     data = bytearray(memory)

@@ -37,7 +37,10 @@ def test_a_signal_that_was_sent_is_not_resolved() -> None:
 def test_without_mappings_it_says_so() -> None:
     resolved = resolve(evidence())
     assert resolved.place is None
-    assert resolved.missing == ("memory: no cgroup", "place: it is not known which libraries the worker had loaded where")
+    assert resolved.missing == (
+        "memory: no cgroup",
+        "place: it is not known which libraries the worker had loaded where",
+    )
 
 
 def test_an_address_in_no_mapping_is_in_no_library() -> None:

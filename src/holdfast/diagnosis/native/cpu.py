@@ -27,7 +27,7 @@ def cpu_name() -> str:
 
 
 def cpu_level() -> str:
-    """"x86-64-v1" to "x86-64-v4"; "" where this is another machine."""
+    """ "x86-64-v1" to "x86-64-v4"; "" where this is another machine."""
     return level_of(cpu_flags())
 
 
