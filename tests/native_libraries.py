@@ -15,10 +15,10 @@ COMPILE_LIMIT_S = 60.0
 
 
 def compile_library(folder: Path, source: str, *flags: str, name: str = "made", suffix: str = ".c") -> Path:
-    """A shared library of C source (".c") or C++ (".cc"); skips the test, with what would help, where none can be made."""
-    tool, package = ("g++", "g++") if suffix == ".cc" else ("gcc", "gcc")
+    """A shared library of C source, or of C++ (".cc"). Skips the test, with what would help, where none can be made."""
+    tool = "g++" if suffix == ".cc" else "gcc"
     if shutil.which(tool) is None:
-        pytest.skip(f"needs a compiler: apt-get install {package}")
+        pytest.skip(f"needs a compiler: apt-get install {tool}")
     written = folder / f"{name}{suffix}"
     written.write_text(source)
     library = folder / f"{name}.so"
@@ -48,19 +48,26 @@ BAD_EXTENSION = """
 void *PyInit_bad_extension(void) { *(volatile int *)8 = 1; return 0; }
 """
 
+AVX512_LOAD = """
+#include <immintrin.h>
+void use(double *p) { _mm512_storeu_pd(p, _mm512_add_pd(_mm512_loadu_pd(p), _mm512_loadu_pd(p + 8))); }
+"""
+TILE_ZERO = """
+#include <immintrin.h>
+void use(double *p) { _tile_zero(0); }
+"""
+SSE4A_INSERT = """
+#include <x86intrin.h>
+void use(__m128i *p) { _mm_storeu_si128(p, _mm_inserti_si64(_mm_loadu_si128(p), _mm_loadu_si128(p + 1), 3, 5)); }
+"""
+
 MISSING_FEATURES = {
-    "avx512f": (
-        "vmovupd",
-        "-mavx512f",
-        "#include <immintrin.h>\nvoid use(double *p) { _mm512_storeu_pd(p, _mm512_add_pd(_mm512_loadu_pd(p), _mm512_loadu_pd(p))); }",
-    ),
-    "amx_tile": ("tilezero", "-mamx-tile", "#include <immintrin.h>\nvoid use(double *p) { _tile_zero(0); }"),
-    "sse4a": (
-        "insertq",
-        "-msse4a",
-        "#include <x86intrin.h>\nvoid use(__m128i *p) { *p = _mm_inserti_si64(*p, p[1], 3, 5); }",
-    ),
+    "avx512f": ("vmovupd", "-mavx512f", AVX512_LOAD),
+    "amx_tile": ("tilezero", "-mamx-tile", TILE_ZERO),
+    "sse4a": ("insertq", "-msse4a", SSE4A_INSERT),
 }
-"""By the word of /proc/cpuinfo: the instruction, the compiler's flag and source. Every CPU lacks one of them, and refuses
-it in earnest: others may be hidden by a virtual machine and work all the same.
+"""By the word of /proc/cpuinfo: the instruction, the compiler's flag, the source.
+
+Every CPU lacks one of these, and refuses it in earnest. Other features may be hidden by a virtual machine, so that they
+are not in /proc/cpuinfo and work all the same.
 """

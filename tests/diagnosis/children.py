@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import crashing
-
 import holdfast
 from holdfast.diagnosis.evidence import Ending, Evidence, Frame
 from holdfast.diagnosis.native.crash_page import CrashPage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from children import STARTS, Pages
 
+from children import STARTS, Pages
 from holdfast.diagnosis.native.crash_page import can_have_registers
 
 

@@ -8,10 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-import crashing
 import pytest
-from children import Crash, Pages
 
+import crashing
+from children import Crash, Pages
 from holdfast.diagnosis.evidence import Frame
 from native_libraries import DIVISION, RECURSION, compile_library
 

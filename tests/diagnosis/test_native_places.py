@@ -6,10 +6,10 @@ import os
 import signal
 from pathlib import Path
 
-import crashing
 import pytest
-from children import Crash, Pages
 
+import crashing
+from children import Crash, Pages
 from holdfast.diagnosis.evidence import Place
 from holdfast.diagnosis.native.instruction import cpu_flags
 from holdfast.diagnosis.native.resolve import resolve

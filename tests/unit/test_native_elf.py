@@ -137,9 +137,9 @@ def test_this_cpu_has_a_name_flags_and_a_level() -> None:
     assert cpu_level().startswith("x86-64-v")
 
 
-V2 = frozenset("lm cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3".split())
-V3 = V2 | set("abm avx avx2 bmi1 bmi2 f16c fma movbe xsave".split())
-V4 = V3 | set("avx512bw avx512cd avx512dq avx512f avx512vl".split())
+V2 = frozenset({"lm", "cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"})
+V3 = V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+V4 = V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 
 
 def test_levels_are_reached_in_order() -> None:

@@ -78,7 +78,7 @@ def test_without_the_libraries_it_says_how_to_get_them(monkeypatch: pytest.Monke
     real = builtins.__import__
 
     def absent(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.split(".")[0] in ("elftools", "iced_x86"):
+        if name.partition(".")[0] in ("elftools", "iced_x86"):
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
