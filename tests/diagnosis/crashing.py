@@ -36,6 +36,7 @@ def write_wild() -> None:
 
 def write_read_only() -> None:
     memory = mmap.mmap(-1, mmap.PAGESIZE)
+    memory[0] = 1  # a page that was never touched is not there, and its fault says that rather than read-only
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ)
     ctypes.memset(address, 1, 1)

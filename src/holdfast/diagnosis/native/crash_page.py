@@ -89,22 +89,16 @@ class CrashPage:
 
         `sender_pid` is of another process: None where the worker sent the signal to itself, as abort() does.
         """
-        if self.fd < 0:
-            return None
-        data = os.pread(self.fd, _PAGE_BYTES, 0)
-        base, pid, state = _NOTE.unpack_from(data, STACK_BYTES)
+        base, pid, state = self._noted()
         if state != _State.WITH_REGISTERS:
             return None
-        return find_frame(data[:STACK_BYTES], base, STACK_BYTES, exit_signal, pid)
+        return find_frame(os.pread(self.fd, STACK_BYTES, 0), base, STACK_BYTES, exit_signal, pid)
 
     def missing(self, exit_signal: int) -> str:
         """Why `read` found no frame, in words for `Evidence.missing`; empty where there is none to be expected."""
         if exit_signal not in FATAL_SIGNALS:
             return ""
-        state = _State.STACKS_ONLY
-        if self.fd >= 0:
-            state = _State(_NOTE.unpack(os.pread(self.fd, _NOTE.size, STACK_BYTES))[2])
-        return _WHY_NO_FRAME[state]
+        return _WHY_NO_FRAME.get(self._noted()[2], "registers: the worker wrote over its crash page")
 
     def clear(self) -> None:
         """Forget the last life, and give its memory back: for a page that the next worker uses again."""
@@ -120,8 +114,15 @@ class CrashPage:
     def _note(self, base: int, state: _State) -> None:
         os.pwrite(self.fd, _NOTE.pack(base, os.getpid(), state), STACK_BYTES)
 
+    def _noted(self) -> tuple[int, int, int]:
+        """Base, pid and state. A worker in ruins may have written or cut off anything."""
+        if self.fd < 0:
+            return 0, 0, _State.STACKS_ONLY
+        note = os.pread(self.fd, _NOTE.size, STACK_BYTES)
+        return _NOTE.unpack(note) if len(note) == _NOTE.size else (0, 0, _State.NOT_INSTALLED)
 
-_WHY_NO_FRAME = {
+
+_WHY_NO_FRAME: dict[int, str] = {
     _State.NOT_INSTALLED: "registers: the worker died before it was ready to have them recorded",
     _State.WITH_REGISTERS: "registers: not of the main thread, or another handler of this signal was set later",
     _State.STACKS_ONLY: "registers: recorded only on x86_64 Linux with glibc",

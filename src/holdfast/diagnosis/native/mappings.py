@@ -107,7 +107,8 @@ class LibraryPage:
         """After the worker's death; None where it wrote nothing: then a forked worker's are those of its parent."""
         if self.fd < 0:
             return None
-        start, length = _HEADER.unpack(os.pread(self.fd, _HEADER.size, 0))
+        header = os.pread(self.fd, _HEADER.size, 0)
+        start, length = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, 0)
         if start not in _TEXTS_AT:
             return None
         return parse(os.pread(self.fd, min(length, _TEXT_BYTES), start).decode(errors="surrogateescape"))
