@@ -44,10 +44,10 @@ def test_what_matters_is_kept_with_code_first() -> None:
         "",
         "[vdso]",
         "[heap]",
-        "/dev/shm/torch_1",
         "[stack]",
         "/memfd:holdfast (deleted)",
         "/data/my images.bin",
+        "/dev/shm/torch_1",
     ]
     assert found[0] == Mapping(0x55D0C0001000, 0x55D0C0002000, "r-xp", 0x1000, "/usr/bin/python3.11")
 

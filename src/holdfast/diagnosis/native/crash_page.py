@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import functools
 import mmap
 import os
 import platform
@@ -179,6 +180,7 @@ class _Forked:
 _forked = _Forked()
 
 
+@functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

@@ -50,5 +50,8 @@ def _find_tool() -> str | None:
 
 
 def _reason(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return "; ".join(lines[-3:]) or "nothing"
+    """Its first line: a backtrace of py-spy's own comes after it."""
+    first = next((line.strip() for line in stderr.splitlines() if line.strip()), "nothing")
+    if first.startswith("Permission Denied"):
+        return "permission denied; as root, or in a container started with --cap-add SYS_PTRACE, it may trace"
+    return first.removeprefix("Error: ")

@@ -14,8 +14,8 @@ Runs in: worker process (write), main | supervisor process (read).
 
 from __future__ import annotations
 
+import itertools
 import os
-import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,12 +23,9 @@ from pathlib import Path
 from holdfast.diagnosis.evidence import Mapping
 
 MOST_MAPPINGS = 2000
-_LINE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)$", re.MULTILINE)
-_CODE = re.compile(r"^\S+ ..x\S .*$", re.MULTILINE)
-_OTHERS = re.compile(
-    r"^\S+ ..-(?:s \S+ \S+ \d+ +\S.*|p \S+ \S+ \d+ +(?:\[stack\]|\[heap\]|/dev/shm/.*|/memfd:.*))$", re.MULTILINE
-)
-_PRIVATE = re.compile(r" ...p ")
+_PERMISSIONS, _OFFSET, _PATH = 1, 2, 5  # fields of a line; the path is the last, and may have spaces
+_OWN_MEMORY = ("[stack]", "[heap]")
+_IN_MEMORY = ("/dev/shm/", "/memfd:")
 
 
 def of_self() -> tuple[Mapping, ...]:
@@ -45,26 +42,45 @@ def text_of_self() -> str:
 
 def parse(text: str) -> tuple[Mapping, ...]:
     """The mappings that matter here, of the text of a /proc/PID/maps. What does not look like one is left out."""
-    return tuple(_mappings(lines_that_matter(text)))
+    return tuple(filter(None, map(_mapping, lines_that_matter(text))))
 
 
 def lines_that_matter(text: str) -> list[str]:
-    """As they stand in the text, the most telling first. Two searches in C: this runs at every load of a library."""
-    others = _OTHERS.findall(text)
-    others.sort(key=lambda line: _PRIVATE.search(line) is None)  # [stack] and [heap] before shared memory
-    return [*_CODE.findall(text), *others][:MOST_MAPPINGS]
+    """As they stand in the text, the most telling first."""
+    ranked: tuple[list[str], ...] = ([], [], [])
+    for line in text.split("\n"):
+        rank = _rank(line)
+        if rank is not None:
+            ranked[rank].append(line)
+    return list(itertools.chain(*ranked))[:MOST_MAPPINGS]
 
 
 def mapping_at(mappings: Iterable[Mapping], address: int) -> Mapping | None:
     return next((mapping for mapping in mappings if mapping.start <= address < mapping.end), None)
 
 
-def _mappings(lines: Iterable[str]) -> Iterable[Mapping]:
-    for line in lines:
-        found = _LINE.match(line)
-        if found is not None:
-            start, end, permissions, offset, path = found.groups()
-            yield Mapping(int(start, 16), int(end, 16), permissions, int(offset, 16), path)
+def _rank(line: str) -> int | None:
+    """0 for code, 1 for stack and heap, 2 for shared memory, None for what is of no use. Runs at each load."""
+    fields = line.split(None, 5)
+    if len(fields) < 5 or len(fields[_PERMISSIONS]) != 4:
+        return None
+    if fields[_PERMISSIONS][2] == "x":
+        return 0
+    if len(fields) == 5:
+        return None
+    if fields[_PATH] in _OWN_MEMORY:
+        return 1
+    return 2 if fields[_PERMISSIONS][3] == "s" or fields[_PATH].startswith(_IN_MEMORY) else None
+
+
+def _mapping(line: str) -> Mapping | None:
+    fields = line.split(None, 5)
+    start, _, end = fields[0].partition("-")
+    path = fields[_PATH] if len(fields) > _PATH else ""
+    try:
+        return Mapping(int(start, 16), int(end, 16), fields[_PERMISSIONS], int(fields[_OFFSET], 16), path)
+    except ValueError:
+        return None
 
 
 _HEADER = struct.Struct("<QQ")  # where the text begins, and its length; all zero: nothing written
