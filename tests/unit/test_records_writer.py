@@ -70,6 +70,34 @@ def test_a_run_in_which_nothing_happens_is_two_lines() -> None:
     assert [json.loads(line)["kind"] for line in path_of(record).read_text().splitlines()] == ["start", "end"]
 
 
+def test_every_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept back, and a death comes before a line or after it."""
+    written: list[bytes] = []
+    write = os.write
+
+    def noting(fd: int, data: bytes) -> int:
+        written.append(data)
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", noting)
+    record = RunRecord.open(FACTS)
+    record.note_incident({"cause": "hung", "evidence": "x" * 7000})
+    assert path_of(record).read_bytes() == b"".join(written)
+    record.close()
+    assert path_of(record).read_bytes().splitlines(keepends=True) == written
+    assert len(written) == 3
+
+
+def test_a_record_that_somebody_emptied_has_no_hole() -> None:
+    """Lines are appended to what there is."""
+    record = RunRecord.open(FACTS)
+    os.truncate(path_of(record), 0)
+    record.note_incident({"cause": "hung"})
+    record.close()
+    run = reader.read(path_of(record))
+    assert (len(run.incidents), run.damaged_lines) == (1, 0)
+
+
 def test_the_fields_of_a_line_that_are_ours_are_not_overwritten() -> None:
     """An incident cannot make itself another kind of line."""
     record = RunRecord.open(FACTS)
