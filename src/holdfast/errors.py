@@ -4,6 +4,7 @@
       WorkerError(HoldfastError, RuntimeError)     torch raises RuntimeError here: existing handlers keep working
         WorkerCrashed                              a worker died while it had a batch in hand, more than once
         WorkerTimeout                              a sample took longer than sample_timeout, more than once
+        WorkerOutOfMemory                          the kernel ended a worker for want of memory, more than once
         WorkerInitError                            a worker died before its first sample
         TooManyRestarts                            workers die again and again outside any sample
       TooManySkipped(HoldfastError, RuntimeError)  more samples could not be loaded than max_skipped allows
@@ -17,18 +18,24 @@ Standard library only. Runs in: main | supervisor | worker process.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.incident import Incident
+
 
 class HoldfastError(Exception):
     """Base of every error that holdfast itself raises."""
 
 
 class WorkerError(HoldfastError, RuntimeError):
-    """A worker process failed. `worker_id` and `sample_index` are None where they are not known."""
+    """A worker process failed. What is not known is None; `incident` is the entry in `loader.incidents`."""
 
     def __init__(self, message: str, *, worker_id: int | None = None, sample_index: object = None) -> None:
         super().__init__(message)
         self.worker_id = worker_id
         self.sample_index = sample_index
+        self.incident: Incident | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, self.__dict__
@@ -40,6 +47,10 @@ class WorkerCrashed(WorkerError):
 
 class WorkerTimeout(WorkerError):
     """A sample took longer than `sample_timeout` each time it was tried. The worker's stacks are in the message."""
+
+
+class WorkerOutOfMemory(WorkerError):
+    """The kernel's out-of-memory killer ended the worker each time it loaded a sample, or made a batch."""
 
 
 class WorkerInitError(WorkerError):

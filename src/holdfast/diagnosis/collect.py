@@ -1,6 +1,6 @@
 """Reading the evidence that lies outside a worker: the kernel's counters, its memory over time, inherited files.
 
-    at birth ──► inherited files, counters        at every tick ──► memory, counters        at death ──► counters
+    at birth ──► inherited files, counters       at every tick ──► memory, counters       at death ──► counters
 
 Cheap, bounded, and never raising: what cannot be read is left out. Runs in: supervisor process.
 """
@@ -15,36 +15,53 @@ from holdfast.diagnosis.evidence import MemoryCounters, MemoryReading
 from holdfast.memory import cgroups, readings
 
 _READINGS = 16
+_INTERVAL_S = 0.4
 _INHERITED = 200
 _UNINTERESTING = ("/dev/", "/proc/", "/sys/", "pipe:", "anon_inode:", "/memfd:")
 
 
-class MemoryHistory:
-    """The last readings of one worker's memory."""
+class MemoryWatch:
+    """The memory of one worker over its life, and what the kernel counted of kills around its death."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._readings: deque[tuple[float, int, int, int]] = deque(maxlen=_READINGS)
+        self._last_s = -_INTERVAL_S
+        self.look_again()
 
-    def take(self, pid: int, now_s: float, unit: int, position: int) -> None:
-        nbytes = readings.anonymous_bytes(pid)
+    def look_again(self) -> None:
+        """Find the worker's cgroup: at its start, and once its worker_init_fn, which may have moved it, has run."""
+        self._cgroup = cgroups.memory_cgroup_of(self._pid)
+        self._before = self._read()
+
+    def tick(self, now_s: float, unit: int, position: int) -> None:
+        """While it lives. What was counted so far was of other processes."""
+        if now_s - self._last_s < _INTERVAL_S:
+            return
+        self._last_s = now_s
+        nbytes = readings.anonymous_bytes(self._pid)
         if nbytes is not None:  # of a process that has ended the last one before counts
             self._readings.append((now_s, nbytes, unit, position))
+            self._before = self._read(self._before)
 
-    def before(self, end_s: float) -> tuple[MemoryReading, ...]:
+    def _read(self, known: MemoryCounters | None = None) -> MemoryCounters:
+        """`known`: what need not be read again, because it hardly changes."""
+        cgroup = self._cgroup
+        if cgroup is None:
+            return MemoryCounters(host_kills=cgroups.host_kills(), host_available_bytes=cgroups.host_available_bytes())
+        return MemoryCounters(
+            cgroup=str(cgroup.directory),
+            cgroup_kills=cgroup.kills(),
+            cgroup_limit_bytes=known.cgroup_limit_bytes if known is not None else cgroup.limit_bytes(),
+            cgroup_usage_bytes=cgroup.usage_bytes(),
+        )
+
+    def history(self, end_s: float) -> tuple[MemoryReading, ...]:
         return tuple(MemoryReading(end_s - at_s, *rest) for at_s, *rest in self._readings)
 
-
-def memory_counters(pid: int | str) -> MemoryCounters:
-    """What the kernel counts for a process, which may have ended but not been reaped."""
-    cgroup = cgroups.memory_cgroup_of(pid)
-    return MemoryCounters(
-        cgroup=str(cgroup.directory) if cgroup is not None else "",
-        cgroup_kills=cgroup.kills() if cgroup is not None else None,
-        cgroup_limit_bytes=cgroup.limit_bytes() if cgroup is not None else None,
-        cgroup_usage_bytes=cgroup.usage_bytes() if cgroup is not None else None,
-        host_kills=cgroups.host_kills(),
-        host_available_bytes=cgroups.host_available_bytes(),
-    )
+    def around_death(self) -> tuple[MemoryCounters, MemoryCounters]:
+        """Before and after it."""
+        return self._before, self._read()
 
 
 def open_files() -> tuple[str, ...]:

@@ -1,121 +1,163 @@
-"""What is said when a worker is lost or a sample is given up. Pure: from what was seen to words.
+"""What is said when a worker is lost or a sample is given up: a diagnosis, and what was done, as incident and error.
 
-The first line stands alone, for logs that show only one. Runs in: main process.
+The first line of a message stands alone, for logs that show only one. Runs in: main process.
 """
 
 from __future__ import annotations
 
-import signal
+import contextlib
 from typing import Any
 
-from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError, WorkerTimeout
+from holdfast.diagnosis import inquiry, message
+from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
+from holdfast.diagnosis.evidence import Diagnosis
+from holdfast.diagnosis.message import Account
+from holdfast.errors import (
+    TooManyRestarts,
+    WorkerCrashed,
+    WorkerError,
+    WorkerInitError,
+    WorkerOutOfMemory,
+    WorkerTimeout,
+)
 from holdfast.incident import Incident
 from holdfast.workers.backend import WorkerLost
-from holdfast.workers.board import Phase
-from holdfast.workers.failures import Failure
+from holdfast.workers.board import DOING, Phase
+from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
 
-_DOING = {
-    Phase.STARTING: "starting",
-    Phase.IDLE: "waiting for work",
-    Phase.FETCH: "loading",
-    Phase.COLLATE: "collating",
-    Phase.SEND: "sending",
-    Phase.ENDING: "ending",
-    Phase.BACKOFF: "waiting for another attempt",
-    Phase.REPLAY: "running the iterable up to where it was",
-}
-_FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def given_up(lost: WorkerLost, indices: list[Any], batch: int, deaths: int) -> WorkerError:
+def given_up(lost: WorkerLost, indices: list[Any], epoch: int, batch: int, deaths: int) -> WorkerError:
     """A sample, or a batch, cost the worker's life or took too long, and there will be no further attempt."""
-    index, what = _in_hand(lost, indices)
-    others = [] if index is None else [other for k, other in enumerate(indices) if k != lost.doing.position]
-    lines = [
-        f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {what}",
-        f"  where   batch {batch}, attempt {deaths} of {deaths}",
-        "  done    the worker was restarted each time; its other batches are not affected",
-    ]
-    if others:
-        lines.append(f"  lost    with it, of the same batch: samples {others!r:.200}")
-    if index is not None:
-        lines.append(f"  try     load it in this process: loader.dataset[{index!r}]")
-        lines.append('          DataLoader(..., on_error="skip")   go on without it')
-    if lost.stack:
-        lines.append(f"  stack   {_indented(lost.stack)}")
-    return _kind(lost)("\n".join(lines), worker_id=lost.worker_id, sample_index=index)
+    index = _in_hand(lost, indices)
+    others = [other for k, other in enumerate(indices) if index is None or k != lost.doing.position]
+    account = Account(
+        diagnosis=lost.diagnosis,
+        worker_id=lost.worker_id,
+        pid=lost.pid,
+        phase=_doing(lost, indices),
+        sample_index=index,
+        epoch=epoch,
+        batch=batch,
+        attempt=deaths,
+        attempts=deaths,
+        done="the worker was restarted each time; its other batches are not affected",
+        lost_with_it=tuple(others),
+    )
+    return _kind(lost)(message.render(account), worker_id=lost.worker_id, sample_index=index)
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
-    message = (
-        f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} before its first sample\n"
-        f"  where   while loading the dataset in the worker, or in worker_init_fn\n"
-        f"  try     run worker_init_fn and load a sample in this process: num_workers=0"
+    account = Account(
+        diagnosis=lost.diagnosis,
+        worker_id=lost.worker_id,
+        pid=lost.pid,
+        phase="starting",
+        done="nothing was loaded: another worker would end the same way",
     )
-    return WorkerInitError(message, worker_id=lost.worker_id)
+    return WorkerInitError(message.render(account), worker_id=lost.worker_id)
 
 
 def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
-    message = (
-        f"worker {lost.worker_id} (pid {lost.pid}) {how(lost)} while {_DOING[lost.doing.phase]}\n"
-        f"  done    it was restarted {max_restarts} times within a minute, as max_restarts={max_restarts} allows\n"
-        f"  try     find out what ends it: no sample was being loaded"
+    account = Account(
+        diagnosis=lost.diagnosis,
+        worker_id=lost.worker_id,
+        pid=lost.pid,
+        phase=DOING[lost.doing.phase],
+        done=f"it was restarted {max_restarts} times within a minute, as max_restarts={max_restarts} allows",
     )
-    return TooManyRestarts(message, worker_id=lost.worker_id)
+    return TooManyRestarts(message.render(account), worker_id=lost.worker_id)
 
 
-def stream_lost(worker_id: int, reason: str, elements: int, lost: WorkerLost | None = None) -> WorkerError:
-    lines = [
-        f"worker {worker_id} was lost ({reason}): its part of the iterable dataset ends after {elements} elements",
-        "  why     the next element ends every worker that asks for it, and an iterator cannot be moved past it",
-        "  done    what it had delivered is good; the other workers go on",
-    ]
-    if lost is not None and lost.stack:
-        lines.append(f"  stack   {_indented(lost.stack)}")
-    return _kind(lost)("\n".join(lines), worker_id=worker_id)
+def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
+    """An element of an iterable ends every worker that asks for it."""
+    account = Account(
+        diagnosis=lost.diagnosis,
+        worker_id=lost.worker_id,
+        pid=lost.pid,
+        phase=f"loading element {elements} of its part of the iterable dataset",
+        done=f"its part of the iterable dataset ends after {elements} elements: an iterator cannot be moved past the "
+        f"next one; what it had delivered is good, and the other workers go on",
+    )
+    return _kind(lost)(message.render(account), worker_id=lost.worker_id)
 
 
-def _kind(lost: WorkerLost | None) -> type[WorkerError]:
-    return WorkerTimeout if lost is not None and lost.reason is Reason.HUNG else WorkerCrashed
-
-
-def how(lost: WorkerLost) -> str:
-    """How a process ended, in a few words."""
+def _kind(lost: WorkerLost) -> type[WorkerError]:
     if lost.reason is Reason.HUNG:
-        return "hung"
-    if lost.reason is Reason.STOPPED:
-        return "was stopped by a signal and not continued"
-    if lost.exitcode >= 0:
-        return f"exited with status {lost.exitcode}"
-    try:
-        return f"was killed by {signal.Signals(-lost.exitcode).name}"
-    except ValueError:
-        return f"was killed by signal {-lost.exitcode}"
+        return WorkerTimeout
+    return WorkerOutOfMemory if lost.diagnosis.cause == "out of memory" else WorkerCrashed
 
 
-def is_from_outside(lost: WorkerLost) -> bool:
-    """Whether the end may have nothing to do with the sample in hand: nothing in a process sends it these itself."""
-    return lost.reason is Reason.EXITED and -lost.exitcode in _FROM_OUTSIDE
+# -- incidents ---------------------------------------------------------------------------------------------------------
 
 
 def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: Any) -> Incident:
-    index = _in_hand(lost, indices)[0] if indices is not None else None
-    return Incident(
-        cause=how(lost),
-        done=done,
+    """Of a worker that was lost."""
+    seen = [*lost.diagnosis.evidence, lost.evidence.python_stack.strip()]
+    return _incident(
+        lost.diagnosis,
+        done,
+        "\n".join(filter(None, seen)),
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase=_DOING[lost.doing.phase],
-        sample_index=index,
-        evidence=lost.stack,
+        phase=DOING[lost.doing.phase],
+        sample_index=_in_hand(lost, indices) if indices is not None else None,
         **where,
     )
 
 
+def incident_of(failure: Failure, done: str, start_method: str = "", **where: Any) -> Incident:
+    """Of an exception."""
+    return incident_of_error(
+        rebuild(failure), done, traceback=failure.traceback, phase=doing(failure.phase), start_method=start_method, **where
+    )
+
+
+def incident_of_error(
+    error: BaseException, done: str, *, traceback: str, phase: str, start_method: str = "", **where: Any
+) -> Incident:
+    evidence = inquiry.evidence_of(error, traceback, phase, start_method)
+    return _incident(inquiry.diagnose(evidence), done, traceback, phase=phase, **where)
+
+
+def _incident(diagnosis: Diagnosis, done: str, evidence: str, **where: Any) -> Incident:
+    return Incident(
+        cause=diagnosis.cause,
+        done=done,
+        confidence=str(diagnosis.confidence),
+        summary=diagnosis.summary,
+        because=diagnosis.because,
+        where=diagnosis.where,
+        evidence=evidence,
+        advice=diagnosis.advice,
+        **where,
+    )
+
+
+def attach(error: BaseException, incident: Incident) -> None:
+    """Have the exception carry its incident: whatever class of the user's it is."""
+    with contextlib.suppress(Exception):
+        error.incident = incident  # type: ignore[attr-defined]
+
+
+# -- in a few words ----------------------------------------------------------------------------------------------------
+
+
+def how(lost: WorkerLost) -> str:
+    """How a process ended."""
+    return lost.diagnosis.summary
+
+
+def is_from_outside(lost: WorkerLost) -> bool:
+    """Whether the end may have nothing to do with the sample in hand."""
+    return lost.diagnosis.cause in NOT_OF_THE_SAMPLE
+
+
 def doing(phase: int) -> str:
     """What a worker was doing, in a word or a few."""
-    return _DOING[Phase(phase)]
+    return DOING[Phase(phase)]
 
 
 def raised(failure: Failure) -> str:
@@ -127,14 +169,14 @@ def raised(failure: Failure) -> str:
     return failure.qualname
 
 
-def _in_hand(lost: WorkerLost, indices: list[Any]) -> tuple[Any, str]:
-    phase, position = lost.doing.phase, lost.doing.position
-    if phase is Phase.FETCH and 0 <= position < len(indices):
-        return indices[position], f"loading sample {indices[position]!r}"
-    return None, f"{_DOING[phase]} " + (
-        f"the samples {indices!r:.200}" if indices else "a batch of the iterable dataset"
-    )
+def _in_hand(lost: WorkerLost, indices: list[Any]) -> Any:
+    """The index of the sample that was being loaded; None if no single one was."""
+    position = lost.doing.position
+    return indices[position] if lost.doing.phase is Phase.FETCH and 0 <= position < len(indices) else None
 
 
-def _indented(text: str) -> str:
-    return text.strip().replace("\n", "\n          ")
+def _doing(lost: WorkerLost, indices: list[Any]) -> str:
+    words = DOING[lost.doing.phase]
+    if _in_hand(lost, indices) is not None:
+        return words
+    return f"{words} " + (f"the samples {indices!r:.80}" if indices else "a batch of the iterable dataset")

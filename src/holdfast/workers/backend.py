@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from holdfast.diagnosis import inquiry
+from holdfast.diagnosis.evidence import Diagnosis, Evidence
 from holdfast.transport.segments import Handle
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.board import Doing
@@ -28,7 +31,7 @@ class UnitDone(NamedTuple):
     handles: Sequence[Handle]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerLost:
     """A worker process is gone, with everything it had not finished. `replaced` if another life has its place."""
 
@@ -37,8 +40,13 @@ class WorkerLost:
     exitcode: int
     doing: Doing
     replaced: bool
-    reason: Reason = Reason.EXITED
-    stack: str = ""  # of its Python threads, where it was ended by us
+    reason: Reason
+    evidence: Evidence
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """What killed it. Found out when it is first asked for, which reads files."""
+        return inquiry.diagnose(self.evidence)
 
 
 @dataclass(frozen=True, slots=True)

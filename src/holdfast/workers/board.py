@@ -38,6 +38,19 @@ class Phase(IntEnum):
     REPLAY = 7  # running an iterable up to where a lost worker had it
 
 
+DOING = {
+    Phase.STARTING: "starting",
+    Phase.IDLE: "waiting for work",
+    Phase.FETCH: "loading",
+    Phase.COLLATE: "collating",
+    Phase.SEND: "sending",
+    Phase.ENDING: "ending",
+    Phase.BACKOFF: "waiting for another attempt",
+    Phase.REPLAY: "running the iterable up to where it was",
+}
+"""In words that go on from "while"."""
+
+
 class Doing(NamedTuple):
     """A worker's row."""
 

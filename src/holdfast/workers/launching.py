@@ -35,6 +35,7 @@ from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.passing import PassedFd
+from holdfast.workers.traces import TraceEnds, Traces
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Identity:
 
 
 class Newborn(NamedTuple):
-    """A process that was started, the main process's end of its socket, and the file it writes its stacks to."""
+    """A process that was started, the main process's end of its socket, and what it will leave behind."""
 
     process: Any
     socket: socket.socket
-    stacks: int
+    traces: Traces
 
 
 class Launcher(Protocol):
@@ -63,10 +64,6 @@ class Launcher(Protocol):
         """Called now and then when all workers are well: prepare for the next launch."""
 
     def close(self) -> None: ...
-
-
-def _stack_file() -> int:
-    return os.memfd_create("holdfast-stacks", os.MFD_CLOEXEC)
 
 
 # -- forks -------------------------------------------------------------------------------------------------------------
@@ -92,20 +89,22 @@ class Forking:
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         ours, theirs = channel.pair()
-        stacks = _stack_file()
+        traces = Traces()
         # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
         silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
         run = functools.partial(
             worker.main,
             *(who.worker_id, self._job, self._board, theirs, os.getpid()),
-            stacks=stacks,
+            traces=traces.ends,
             on_interrupt=self._on_interrupt,
         )
-        process = _ForkedProcess(who, self._start_method, (silence, [*keep_out, ours.fileno()], run))
+        keep_out = [*keep_out, ours.fileno(), traces.stderr.fd]
+        process = _ForkedProcess(who, self._start_method, (silence, keep_out, run))
         with silence:
             process.start()
         theirs.close()
-        return Newborn(process, ours, stacks)
+        traces.begin(process.pid)
+        return Newborn(process, ours, traces)
 
     def warm_up(self) -> None:
         pass
@@ -169,7 +168,7 @@ class Spawning:
         if spare is not None:
             spare.process.kill()
             spare.socket.close()
-            os.close(spare.stacks)
+            spare.traces.discard()
 
     def _take_spare(self) -> Newborn | None:
         if self._spare is not None and select.select([self._spare.process.sentinel], [], [], 0)[0]:
@@ -179,16 +178,18 @@ class Spawning:
 
     def _start(self) -> Newborn:
         ours, theirs = channel.pair()
-        stacks = _stack_file()
-        args = (self._job, self._board, PassedFd(theirs.fileno()), PassedFd(stacks), os.getpid())
+        traces = Traces()
+        args = (self._job, self._board, PassedFd(theirs.fileno()), traces.ends, os.getpid())
         process = _SpawnedProcess(self._start_method, args)
         process.start()
         theirs.close()
-        return Newborn(process, ours, stacks)
+        traces.begin(process.pid)
+        return Newborn(process, ours, traces)
 
 
-def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, stacks: PassedFd, supervisor_pid: int) -> None:
+def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, traces: TraceEnds, supervisor_pid: int) -> None:
     worker.die_with_parent(supervisor_pid)
+    look = traces.install(is_forked=False)
     # A spare has no user's loop to interrupt; what the terminal sends to all is meant for the main process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import_quietly(job.modules)
@@ -199,4 +200,4 @@ def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, stacks: PassedFd
     who: Identity = pickle.loads(told[0])
     process: Any = multiprocessing.process.current_process()
     process._name, process._identity = who.name, who.number
-    worker.main(who.worker_id, job, board, own, supervisor_pid, stacks=stacks.fd)
+    worker.main(who.worker_id, job, board, own, supervisor_pid, traces=traces, look=look)

@@ -107,7 +107,8 @@ class Crew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._is_forked = start_methods.prepare(self._context) == "fork"
+        method = start_methods.prepare(self._context)
+        self._is_forked = method == "fork"
         if self._is_forked:
             read_sources()  # here, and not in the supervisor of each epoch
         self._board.set_busy(not self._is_forked)
@@ -119,6 +120,7 @@ class Crew:
             main_pidfd=PassedFd(main_pidfd),
             board=self._board,
             workers=tuple(Identity(k, worker.name, worker.identity) for k, worker in enumerate(self._workers)),
+            started_by=method,
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
             max_restarts=self._job.max_restarts,
@@ -315,7 +317,7 @@ class Crew:
             exited.doing,
             exited.replaced,
             exited.reason,
-            exited.stack,
+            exited.evidence,
         )
         self._unsettled.add(exited.worker_id)
         self._mail.popleft()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
+from holdfast.diagnosis.evidence import Evidence
 from holdfast.workers.board import Doing
 
 # -- main to worker ----------------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Exited:
     doing: Doing
     replaced: bool
     reason: Reason
-    stack: str
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ def redirect(pipe: int) -> None:
 class Relay:
     """The reading end of one worker's stderr. `fd` is to be polled while `wants_more`."""
 
-    def __init__(self, worker_id: int, fd: int, out: int = _STDERR) -> None:
+    def __init__(self, fd: int, out: int = _STDERR) -> None:
         self.fd = fd
-        self._mark = b"[worker %d] " % worker_id
+        self._mark = b"[spare worker] "
         self._out = out
         self._tail = b""
         self._line = b""  # begun, not ended
@@ -40,6 +40,10 @@ class Relay:
         self._pending = b""  # marked, not taken by our stderr yet
         self._has_ended = False
         os.set_blocking(fd, False)
+
+    def name(self, worker_id: int) -> None:
+        """Whose it is, once that is known."""
+        self._mark = b"[worker %d] " % worker_id
 
     @property
     def wants_more(self) -> bool:

@@ -27,15 +27,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.diagnosis import collect
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
-from holdfast.workers.launching import Forking, Identity, Launcher, Spawning
+from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
 from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
-from holdfast.workers.watching import Deadline, StopWatch, take_stack, tick_s
+from holdfast.workers.stderr import Relay
+from holdfast.workers.traces import Surroundings, Traces
+from holdfast.workers.watching import Deadline, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -48,6 +51,7 @@ class SupervisorSpec:
     main_pidfd: PassedFd
     board: Board
     workers: tuple[Identity, ...]
+    started_by: str  # the start method of this process
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     sample_timeout_s: float | None
     max_restarts: int
@@ -63,11 +67,10 @@ class _Life:
     number: int
     process: Any
     pidfd: int
-    stacks: int  # the file that the worker writes its stacks to when asked
+    traces: Traces
     deadline: Deadline
     stop_watch: StopWatch
     reason: Reason = Reason.EXITED
-    stack: str = ""
     hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
 
     def look(self, doing: Doing, elapsed_s: float) -> None:
@@ -78,7 +81,7 @@ class _Life:
             self.reason = Reason.STOPPED
         elif self.deadline.is_over(doing, elapsed_s):
             self.reason, self.hung_at = Reason.HUNG, doing
-            self.stack = take_stack(self.pidfd, self.stacks)
+            self.traces.take_stacks(self.pidfd)
         else:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -132,6 +135,13 @@ class Supervisor:
         self._control = Channel(socket.socket(fileno=spec.control.fd), blocking=True)
         self._board = spec.board
         self._lives: dict[int, _Life] = {}  # by pidfd
+        self._relays: dict[int, Relay] = {}  # by descriptor: the workers' stderr
+        self._surroundings = Surroundings(
+            start_method=spec.started_by,
+            forks_itself=not tainted_by,
+            sample_timeout_s=spec.sample_timeout_s,
+            inherited_files=collect.open_files() if spec.started_by == "fork" else (),
+        )
         self._retired: set[int] = set()
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         self._has_been_ready = spec.has_been_ready
@@ -154,6 +164,8 @@ class Supervisor:
                 if fd in self._lives:
                     self._take_orders()  # an order to retire a worker comes before its end: read it first
                     self._bury(self._lives[fd])
+                elif fd in self._relays:
+                    self._relay(fd)
                 elif not self._take_orders():
                     return
         self._wind_down(self._stopping.grace_s)
@@ -167,26 +179,36 @@ class Supervisor:
             doing = self._board.doing(life.worker_id)
             self._has_been_ready |= doing.phase is not Phase.STARTING
             life.look(doing, elapsed_s)
+            life.traces.watch(doing, now)
+            self._listen_to(life.traces.stderr)
         if self._all_are_ready():  # not before: the first batch is waited for
             self._launcher.warm_up()
 
     # -- starting and burying --------------------------------------------------------------------------------------
 
     def _start(self, worker_id: int, life: int) -> None:
+        self._announce(worker_id, life, self._launch(worker_id, life))
+
+    def _launch(self, worker_id: int, life: int) -> Newborn:
         self._board.reset(worker_id, life)
-        born = self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
-        process, ours = born.process, born.socket
+        return self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
+
+    def _announce(self, worker_id: int, life: int, born: Newborn) -> None:
+        """Watch a worker from here on, and tell main of it."""
+        process, ours, traces = born.process, born.socket, born.traces
         pidfd = os.pidfd_open(process.pid)
         deadline = Deadline(self._spec.sample_timeout_s)
-        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, born.stacks, deadline, StopWatch(pidfd))
+        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd))
         self._poll.register(pidfd, select.POLLIN)
+        traces.stderr.name(worker_id)
+        self._listen_to(traces.stderr)
         self._tell(Started(worker_id, life, process.pid, self._tainted_by), [ours.fileno(), pidfd])
         ours.close()
 
     def _own_descriptors(self) -> list[int]:
         """What a worker must not keep open."""
-        stacks = [life.stacks for life in self._lives.values()]
-        return [self._control.fileno(), self._spec.main_pidfd.fd, *self._lives, *stacks]
+        traces = [fd for life in self._lives.values() for fd in life.traces.descriptors]
+        return [self._control.fileno(), self._spec.main_pidfd.fd, *self._lives, *traces]
 
     def _all_are_ready(self) -> bool:
         return all(self._board.doing(life.worker_id).phase is not Phase.STARTING for life in self._lives.values())
@@ -196,15 +218,19 @@ class Supervisor:
         self._poll.unregister(life.pidfd)
         del self._lives[life.pidfd]
         os.close(life.pidfd)
-        os.close(life.stacks)
         life.process.join()
         doing = life.hung_at or self._board.doing(life.worker_id)
         replace = self._stopping is None and life.worker_id not in self._retired and self._is_worth_it(life, doing)
         pid, exitcode = life.process.pid, life.process.exitcode
         life.process.close()
-        self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, life.stack))
-        if replace:
-            self._start(life.worker_id, life.number + 1)
+        # The next one first: it starts while we look into what became of this one.
+        next_life = life.number + 1
+        born = self._launch(life.worker_id, next_life) if replace else None
+        self._listen_no_more(life.traces.stderr)
+        evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
+        self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))
+        if born is not None:
+            self._announce(life.worker_id, next_life, born)
 
     def _is_worth_it(self, life: _Life, doing: Doing) -> bool:
         if doing.phase is not Phase.STARTING:
@@ -218,6 +244,24 @@ class Supervisor:
             self._spec.max_restarts,
             has_been_ready=self._has_been_ready,
         )
+
+    # -- the workers' stderr ---------------------------------------------------------------------------------------
+
+    def _listen_to(self, relay: Relay) -> None:
+        """As long as it has something to say, and we can pass it on."""
+        if relay.wants_more and relay.fd not in self._relays:
+            self._relays[relay.fd] = relay
+            self._poll.register(relay.fd, select.POLLIN)
+
+    def _listen_no_more(self, relay: Relay) -> None:
+        if self._relays.pop(relay.fd, None) is not None:
+            self._poll.unregister(relay.fd)
+
+    def _relay(self, fd: int) -> None:
+        relay = self._relays[fd]
+        relay.take_in()
+        if not relay.wants_more:
+            self._listen_no_more(relay)
 
     # -- talking to main -------------------------------------------------------------------------------------------
 
@@ -255,6 +299,8 @@ class Supervisor:
                     return
                 if fd in self._lives:
                     self._bury(self._lives[fd])
+                elif fd in self._relays:
+                    self._relay(fd)
                 elif not self._take_orders():
                     self._poll.unregister(self._control)
 
@@ -266,3 +312,5 @@ class Supervisor:
     def kill_all(self) -> None:
         self._signal_all(signal.SIGKILL)
         self._launcher.close()
+        for life in self._lives.values():
+            life.traces.discard()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import faulthandler
 import itertools
 import marshal
 import operator
@@ -38,7 +37,7 @@ from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Prog
 from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
-from holdfast.workers.watching import STACK_SIGNAL
+from holdfast.workers.traces import TraceEnds
 
 _PR_SET_PDEATHSIG = 1
 _INLINE_ASIDE = 40 * 1024
@@ -58,15 +57,20 @@ def main(
     sock: socket.socket,
     supervisor_pid: int,
     *,
-    stacks: int,
+    traces: TraceEnds,
+    look: Callable[[], None] | None = None,
     on_interrupt: Any = signal.default_int_handler,
 ) -> None:
-    """The target of a worker process. SIGINT finds what a worker forked by torch would have."""
+    """The target of a worker process. SIGINT finds what a worker forked by torch would have.
+
+    `look`: what `traces.install` gave, where that was called already.
+    """
     from holdfast.workers.channel import Channel  # where there are such sockets
 
     die_with_parent(supervisor_pid)
-    faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
-    serve(Worker(worker_id, board, Channel(sock, blocking=True)), job, on_interrupt)
+    look = look or traces.install(is_forked=True)
+    worker = Worker(worker_id, board, Channel(sock, blocking=True), look=look)
+    serve(worker, job, on_interrupt, when_ready=traces.install_handlers)
 
 
 class OpenableJob(Protocol):
@@ -86,12 +90,19 @@ def let_trainer_go_first() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def serve(worker: Worker, job: OpenableJob, on_interrupt: Any) -> None:
+def _do_nothing() -> None:
+    pass
+
+
+def serve(
+    worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = _do_nothing
+) -> None:
     """A worker's life."""
     let_trainer_go_first()
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
         worker.start(job)
+        when_ready()
         worker.run()
         worker.end()
     except KeyboardInterrupt:
@@ -128,8 +139,11 @@ class Worker:
         channel: WorkerChannel,
         segments: dict[int, Segment] | None = None,
         new_name: Callable[[], str] | None = None,
+        look: Callable[[], None] = _do_nothing,
     ) -> None:
+        """`look` is called before each unit."""
         self._id = worker_id
+        self._look = look
         self._row = board.row(worker_id)
         self._channel = channel
         self._segments = segments if segments is not None else {}
@@ -255,6 +269,7 @@ class Worker:
         row[UNIT] = self._unit = unit.unit
         if self._ended:
             return  # the main process knows by now, or will with the message under way
+        self._look()
         self._writer.begin(self._area(unit.slot))
         self._writer.begin_fetch()
         outcome = self._fetch(unit)

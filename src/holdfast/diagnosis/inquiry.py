@@ -1,0 +1,39 @@
+"""From what was seen to what it means: the one way into this package for whoever has evidence.
+
+    Evidence ──► native.resolve (library, symbol, instruction) ──► facts.gather (files, CPU) ──► engine.diagnose
+
+Reads files, so it runs where it delays no worker. Never raises. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+from holdfast.diagnosis import engine, facts
+from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence, RaisedException
+from holdfast.diagnosis.native.resolve import resolve
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """What killed it, or what it raised."""
+    return engine.diagnose(facts.gather(resolve(evidence)))
+
+
+def evidence_of(error: BaseException, traceback: str, phase: str, start_method: str = "") -> Evidence:
+    """Of an exception, with the traceback of where it was raised."""
+    kind = type(error)
+    is_system = isinstance(error, OSError)
+    raised = RaisedException(
+        type=f"{kind.__module__}.{kind.__qualname__}",
+        message=_text(error),
+        traceback=traceback,
+        errno=error.errno if is_system else None,
+        bases=tuple(base.__name__ for base in kind.__mro__[1:-1]),
+        filename=str(error.filename) if is_system and error.filename is not None else "",
+    )
+    return Evidence(Ending.RAISED, phase=phase, start_method=start_method, raised=raised)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # its own __str__, of the user's
+        return ""
