@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+=======
+import os
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.diagnosis.native.crash_page import STACK_BYTES, CrashPage, can_have_registers
+>>>>>>> diag-native
 from holdfast.diagnosis.native.kernel_frame import find_frame
 
 BASE, SIZE = 0x7F0000000000, 64 * 1024
@@ -69,3 +80,30 @@ def test_any_bytes_are_survived(memory: bytes, marks: list[int], base: int) -> N
     for at in marks:
         data[at : at + 24] = struct.pack("<QQQ", base, 0, SIZE)
     find_frame(bytes(data), base, SIZE, SIGSEGV, own_pid=1)
+<<<<<<< HEAD
+=======
+
+
+def test_elsewhere_there_is_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all that is done with it does nothing, and says so."""
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    page = CrashPage.create()
+    assert page.fd == -1
+    assert page.read(SIGSEGV) is None
+    assert page.missing(SIGSEGV) == "registers: recorded only on x86_64 Linux with glibc"
+    page.clear()
+    page.close()
+
+
+@pytest.mark.skipif(not can_have_registers(), reason="of x86_64 Linux with glibc")
+def test_a_page_in_ruins_is_read() -> None:
+    """A worker may have written anything there, or cut it off."""
+    page = CrashPage.create()
+    os.pwrite(page.fd, b"\xff" * 64, STACK_BYTES)
+    assert page.read(SIGSEGV) is None
+    assert "wrote over" in page.missing(SIGSEGV)
+    os.ftruncate(page.fd, 100)
+    assert page.read(SIGSEGV) is None
+    assert page.missing(SIGSEGV) != ""
+    page.close()
+>>>>>>> diag-native

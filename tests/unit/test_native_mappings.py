@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import ctypes
+=======
+>>>>>>> diag-native
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +139,7 @@ def test_without_a_descriptor_nothing_is_written() -> None:
     page.clear()
     assert page.read() is None
     page.close()
+<<<<<<< HEAD
 
 
 def test_the_watch_sees_a_load_once(tmp_path: Path) -> None:
@@ -150,3 +154,5 @@ def test_the_watch_sees_a_load_once(tmp_path: Path) -> None:
     ctypes.CDLL(str(library))
     assert watch.changed()
     assert not watch.changed()
+=======
+>>>>>>> diag-native
