@@ -60,7 +60,7 @@ worker 1 (pid 41822) died of an illegal instruction while loading sample 17
              lost with it, of the same batch: samples 16, 18
   try        rebuild libfast.so without avx512f (-march=x86-64-v3), or install a build for this CPU
              CFLAGS='-march=x86-64-v3' pip install --force-reinstall --no-binary fast fast
-             loader.dataset[17]   load it in this process
+             loader.dataset[17]   load this sample alone, in a Python that may crash or hang
              DataLoader(..., on_error="skip")   go on without it"""
     )
 

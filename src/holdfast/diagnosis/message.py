@@ -73,7 +73,8 @@ def _doing(account: Account) -> str:
     if not account.phase:
         return "" if account.sample_index is None else f" with sample {_index(account.sample_index)}"
     sample = "" if account.sample_index is None else f" sample {_index(account.sample_index)}"
-    return f" while {account.phase}{sample}"
+    comma = "," if ": " in account.diagnosis.summary else ""  # or "bad header while loading" would be what was said
+    return f"{comma} while {account.phase}{sample}"
 
 
 def _texts(account: Account) -> Iterator[list[str]]:
@@ -109,8 +110,10 @@ def _advice_on_sample(account: Account) -> list[str]:
     """What can be done about the sample itself, unless it had no part in what happened."""
     if account.sample_index is None or account.diagnosis.cause in NOT_OF_THE_SAMPLE:
         return []
-    advice = [f"loader.dataset[{_index(account.sample_index)}]   load it in this process"]
-    return [*advice, 'DataLoader(..., on_error="skip")   go on without it']
+    alone = (
+        f"loader.dataset[{_index(account.sample_index)}]   load this sample alone, in a Python that may crash or hang"
+    )
+    return [alone, 'DataLoader(..., on_error="skip")   go on without it']
 
 
 def _column(label: str, texts: Iterable[str]) -> list[str]:
