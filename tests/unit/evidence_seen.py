@@ -437,7 +437,7 @@ SEEN = [
         crashed(SIGSEGV, place=Place("/x/libhdf5-1.so", 5, "H5F_open"), inherited_files=("/data/train.h5",)),
         "handle opened before fork",
         LIKELY,
-        ("died of SIGSEGV in h5py",),
+        ("died of SIGSEGV on a handle of h5py",),
     ),
     Seen(
         raised("psycopg.OperationalError", "bad record mac", inherited_files=("socket:[9]",)),

@@ -89,6 +89,21 @@ def test_numbers_are_said_in_words() -> None:
     assert wording.one_line("a\n\x1b[31mb\x00" + "c" * 500, 20) == "a  [31mb cccccccc..."
 
 
+class Stubborn(FileNotFoundError):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_an_exception_becomes_plain_data() -> None:
+    """Its type, text, number and file, whatever its class does."""
+    error = facts.describe(FileNotFoundError(2, "No such file", "/data/x"), TRACEBACK)
+    assert (error.type, error.errno, error.filename) == ("builtins.FileNotFoundError", 2, "/data/x")
+    assert error.bases == ("OSError", "Exception", "BaseException")
+    assert "No such file" in error.message
+    assert facts.describe(Stubborn(2, "x"), "").message == ""
+    assert facts.describe(ValueError("bad"), "").errno is None
+
+
 def elf(machine: int, bits: int = 2) -> bytes:
     return b"\x7fELF" + bytes([bits, 1, 1]) + bytes(9) + struct.pack("<HH", 3, machine)
 

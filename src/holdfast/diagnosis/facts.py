@@ -55,6 +55,23 @@ def gather(evidence: Evidence) -> Evidence:
     return dataclasses.replace(evidence, **added)  # type: ignore[arg-type]
 
 
+def describe(error: BaseException, traceback: str) -> RaisedException:
+    """An exception as evidence. `traceback` is the worker's: the object itself has lost it on its way."""
+    kind, number, filename = type(error), getattr(error, "errno", None), getattr(error, "filename", None)
+    try:
+        text = str(error)
+    except Exception:  # an exception of the user's, with a __str__ of its own
+        text = ""
+    return RaisedException(
+        type=f"{kind.__module__}.{kind.__qualname__}",
+        message=text,
+        traceback=traceback,
+        errno=number if isinstance(number, int) else None,
+        bases=tuple(base.__name__ for base in kind.__mro__[1:-1]),
+        filename=os.fsdecode(filename) if isinstance(filename, str | bytes) else "",
+    )
+
+
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
     """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where it is about no such library."""
     here = machine_of(Path(sys.executable)) if signs.is_of(raised, "OSError", "ImportError") else ""
