@@ -94,6 +94,10 @@ def counted(cgroup: int | None, host: int | None, **more: Any) -> MemoryCounters
     return MemoryCounters(cgroup_kills=cgroup, host_kills=host, **given | more)
 
 
+def room(mount: str, free_bytes: int) -> dict[str, Any]:
+    return {"shared_memory_mount": mount, "shared_memory_bytes": 64 * MIB, "shared_memory_free_bytes": free_bytes}
+
+
 MIB = 1 << 20
 GROWING = (*tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in range(4)), MemoryReading(0, 0, 3, 4))
 USER_FRAME = '"/home/me/my_dataset.py", line 31 in __getitem__'
@@ -173,12 +177,16 @@ SEEN = [
     Seen(crashed(SIGABRT, 0, None, sender_pid=0), "killed by another process", CERTAIN, ("outside of this container",)),
     # shared memory full
     Seen(
-        crashed(SIGBUS, 2, SHM.start + 5000, shared_memory_bytes=64 * MIB, shared_memory_free_bytes=0),
+        crashed(SIGBUS, 2, SHM.start + 5000, **room("/dev/shm", 0)),
         "shared memory full",
         CERTAIN,
         ("/dev/shm/psm_1", "/dev/shm has 64.0 MiB, of which 0 bytes were free", "--shm-size"),
     ),
     Seen(crashed(SIGBUS, 2, SHM.start), "shared memory full", LIKELY),
+    Seen(crashed(SIGBUS, 2, SHM.start, **room("/dev/shm", MIB)), "shared memory full", LIKELY),
+    Seen(crashed(SIGBUS, 2, SHM.start, **room("/dev/shm", 60 * MIB)), "shared memory full", POSSIBLE),
+    Seen(crashed(SIGBUS, 2, DATA.start, **room("/data", 0)), "shared memory full", CERTAIN, ("remount,size=8g /data",)),
+    Seen(crashed(SIGBUS, 2, SHM.start + 5000, mapped_file_bytes=4096), "bus error on a truncated file", CERTAIN),
     Seen(crashed(SIGBUS, 2, MEMFD.start), "shared memory full", LIKELY, ("/memfd:cache",)),
     Seen(died(SIGBUS), "shared memory full", POSSIBLE, ("bus error",)),
     Seen(
@@ -429,7 +437,7 @@ SEEN = [
         crashed(SIGSEGV, place=Place("/x/libhdf5-1.so", 5, "H5F_open"), inherited_files=("/data/train.h5",)),
         "handle opened before fork",
         LIKELY,
-        ("died of SIGSEGV in h5py",),
+        ("died of SIGSEGV on a handle of h5py",),
     ),
     Seen(
         raised("psycopg.OperationalError", "bad record mac", inherited_files=("socket:[9]",)),

@@ -59,6 +59,7 @@ anything = st.builds(
     cpu=texts,
     wrong_machine=texts,
     mapped_file_bytes=counts,
+    shared_memory_mount=texts,
     shared_memory_bytes=counts,
     shared_memory_free_bytes=counts,
 )

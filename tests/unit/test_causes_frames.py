@@ -12,7 +12,7 @@ import pytest
 from holdfast.diagnosis import facts, python_frames, wording
 from holdfast.diagnosis.evidence import Mapping, RaisedException
 
-from .evidence_seen import DATA, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
+from .evidence_seen import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
 
 
 def test_the_users_innermost_frame_is_found_in_a_stack_and_in_a_traceback() -> None:
@@ -89,6 +89,21 @@ def test_numbers_are_said_in_words() -> None:
     assert wording.one_line("a\n\x1b[31mb\x00" + "c" * 500, 20) == "a  [31mb cccccccc..."
 
 
+class Stubborn(FileNotFoundError):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_an_exception_becomes_plain_data() -> None:
+    """Its type, text, number and file, whatever its class does."""
+    error = facts.describe(FileNotFoundError(2, "No such file", "/data/x"), TRACEBACK)
+    assert (error.type, error.errno, error.filename) == ("builtins.FileNotFoundError", 2, "/data/x")
+    assert error.bases == ("OSError", "Exception", "BaseException")
+    assert "No such file" in error.message
+    assert facts.describe(Stubborn(2, "x"), "").message == ""
+    assert facts.describe(ValueError("bad"), "").errno is None
+
+
 def elf(machine: int, bits: int = 2) -> bytes:
     return b"\x7fELF" + bytes([bits, 1, 1]) + bytes(9) + struct.pack("<HH", 3, machine)
 
@@ -117,7 +132,7 @@ def test_a_library_for_this_processor_is_no_reason(tmp_path: Path) -> None:
 
 
 def test_the_size_of_a_mapped_file_is_read_after_a_bus_error(tmp_path: Path) -> None:
-    """It proves that the file was cut; of shared memory the room is read instead."""
+    """It proves that the file was cut; a file that is gone has none."""
     path = tmp_path / "train.bin"
     path.write_bytes(bytes(1000))
     mapping = dataclasses.replace(DATA, path=str(path))
@@ -125,6 +140,15 @@ def test_the_size_of_a_mapped_file_is_read_after_a_bus_error(tmp_path: Path) -> 
     assert evidence.mapped_file_bytes == 1000
     gone = Mapping(DATA.start, DATA.end, "r--s", 0, f"{path}.gone")
     assert facts.gather(crashed(7, 2, DATA.start, mappings=(gone,))).mapped_file_bytes is None
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="no /dev/shm here")
+def test_the_room_on_a_tmpfs_is_read_after_a_bus_error() -> None:
+    """Of the one that holds the file, wherever it is mounted."""
+    evidence = facts.gather(crashed(7, 2, SHM.start))
+    assert evidence.shared_memory_mount == facts.tmpfs_of("/dev/shm/psm_1") == "/dev/shm"
+    assert (evidence.shared_memory_bytes or 0) >= (evidence.shared_memory_free_bytes or 0)
+    assert facts.tmpfs_of("/proc/self/maps") == ""
 
 
 def test_a_hang_gets_its_source_lines(tmp_path: Path) -> None:

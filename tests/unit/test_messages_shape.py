@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.diagnosis import engine
 from holdfast.diagnosis.evidence import Confidence, Diagnosis
-from holdfast.diagnosis.message import LABELS, WIDTH, Account, first_line, render
+from holdfast.diagnosis.message import LABELS, WIDTH, Account, first_line, incident_of, render
+from holdfast.incident import Incident
 
 from .evidence_seen import AVX512, SEEN, Seen, crashed
 
@@ -60,7 +61,7 @@ worker 1 (pid 41822) died of an illegal instruction while loading sample 17
              lost with it, of the same batch: samples 16, 18
   try        rebuild libfast.so without avx512f (-march=x86-64-v3), or install a build for this CPU
              CFLAGS='-march=x86-64-v3' pip install --force-reinstall --no-binary fast fast
-             loader.dataset[17]   load it in this process
+             loader.dataset[17]   load this sample alone, in a Python that may crash or hang
              DataLoader(..., on_error="skip")   go on without it"""
     )
 
@@ -75,6 +76,24 @@ def test_a_kill_from_outside_does_not_advise_to_skip_the_sample() -> None:
     """The sample is not to blame."""
     diagnosis = Diagnosis("killed by another process", Confidence.LIKELY, "was killed by SIGKILL", "x")
     assert "skip" not in render(Account(diagnosis, 1, 2, "loading", 17))
+
+
+def test_a_sample_that_on_error_has_no_say_in_is_not_advised_to_be_skipped() -> None:
+    """A MemoryError is raised under every setting."""
+    diagnosis = Diagnosis("dataset exception", Confidence.CERTAIN, "raised MemoryError", "x")
+    assert "skip" in render(Account(diagnosis, 1, 2, "loading", 17))
+    assert "skip" not in render(Account(diagnosis, 1, 2, "loading", 17, may_be_skipped=False))
+
+
+def test_the_incident_says_the_same() -> None:
+    """In one line the same as the first of the message, with where and what was done."""
+    seen = next(seen for seen in SEEN if seen.cause == "unknown")
+    account = Account(engine.diagnose(seen.evidence), 1, 2, "loading", 17, 0, 4, 2, 2, "restarted")
+    incident = incident_of(account, "File ...")
+    assert str(incident) == "worker 1 was killed by SIGBUS while loading sample 17 (epoch 0, batch 4): restarted"
+    assert (incident.cause, incident.confidence, incident.attempt) == ("unknown", "unknown", 2)
+    assert incident.evidence.endswith("a hang: it ended by itself, and not by us\nFile ...")
+    assert Incident.from_json(incident.to_json()) == incident
 
 
 class Odd:

@@ -81,7 +81,19 @@ GENERAL: tuple[Cause, ...] = (
 ALL: tuple[Cause, ...] = (*SPECIFIC, *GENERAL, unknown)
 
 NOT_OF_THE_SAMPLE = frozenset(
-    cause.NAME for cause in (out_of_memory, killed_by_another_process, stopped, supervisor_killed, missing_main_guard)
+    cause.NAME
+    for cause in (
+        before_first_sample,
+        cuda_after_fork,
+        killed_by_another_process,
+        missing_main_guard,
+        out_of_memory,
+        shared_memory_full,
+        stopped,
+        supervisor_killed,
+        too_many_open_files,
+        wrong_architecture_library,
+    )
 )
 """Names of causes that lie outside of the sample in hand: another sample would have met them as well."""
 

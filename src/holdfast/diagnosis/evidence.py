@@ -133,8 +133,9 @@ class Evidence:
     cpu: str = ""  # "AMD EPYC 7B13"
     wrong_machine: str = ""  # "libfast.so is built for aarch64, and this machine is x86_64"
     mapped_file_bytes: int | None = None  # present size of the mapped file that a SIGBUS hit
-    shared_memory_bytes: int | None = None  # size of /dev/shm
-    shared_memory_free_bytes: int | None = None
+    shared_memory_mount: str = ""  # the tmpfs with the mapped file that a SIGBUS hit, or /dev/shm
+    shared_memory_bytes: int | None = None  # its size
+    shared_memory_free_bytes: int | None = None  # just after
 
 
 @dataclass(frozen=True, slots=True)

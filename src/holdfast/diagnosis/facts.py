@@ -44,15 +44,32 @@ def gather(evidence: Evidence) -> Evidence:
         number = signs.signal_of(evidence)
         if number == wording.SIGILL:
             added["cpu"] = evidence.cpu or cpu_name()
-        if number == wording.SIGBUS or (evidence.raised is not None and evidence.raised.errno == errno.ENOSPC):
-            added |= _room()
         if number == wording.SIGBUS:
-            added["mapped_file_bytes"] = _size_of_mapped_file(evidence)
+            added |= _of_bus_error(evidence)
+        if evidence.raised is not None and evidence.raised.errno == errno.ENOSPC:
+            added |= _room("/dev/shm")
         if evidence.raised is not None:
             added["wrong_machine"] = evidence.wrong_machine or wrong_machine_library(evidence.raised)
         if evidence.ending is Ending.HUNG:
             added["python_stack"] = with_source(evidence.python_stack)
     return dataclasses.replace(evidence, **added)  # type: ignore[arg-type]
+
+
+def describe(error: BaseException, traceback: str) -> RaisedException:
+    """An exception as evidence. `traceback` is the worker's: the object itself has lost it on its way."""
+    kind, number, filename = type(error), getattr(error, "errno", None), getattr(error, "filename", None)
+    try:
+        text = str(error)
+    except Exception:  # an exception of the user's, with a __str__ of its own
+        text = ""
+    return RaisedException(
+        type=f"{kind.__module__}.{kind.__qualname__}",
+        message=text,
+        traceback=traceback,
+        errno=number if isinstance(number, int) else None,
+        bases=tuple(base.__name__ for base in kind.__mro__[1:-1]),
+        filename=os.fsdecode(filename) if isinstance(filename, str | bytes) else "",
+    )
 
 
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
@@ -112,21 +129,38 @@ def with_source(stack: str) -> str:
     return "\n".join(lines)
 
 
-def _room() -> dict[str, object]:
+def _of_bus_error(evidence: Evidence) -> dict[str, object]:
+    """The size of the file that was hit, where it still has a name, and the room on its tmpfs, if it is on one."""
+    hit = signs.bus_error_in(evidence)
+    if hit is None or hit[0].path.startswith("/memfd:"):
+        return {}
+    path = hit[0].path
     with contextlib.suppress(OSError):
-        shm = os.statvfs("/dev/shm")
+        return {"mapped_file_bytes": Path(path).stat().st_size} | _room(tmpfs_of(path))
+    return _room(tmpfs_of(path))
+
+
+def _room(mount: str) -> dict[str, object]:
+    if not mount:
+        return {}
+    with contextlib.suppress(OSError, AttributeError):  # Windows has no statvfs
+        room = os.statvfs(mount)
         return {
-            "shared_memory_bytes": shm.f_blocks * shm.f_frsize,
-            "shared_memory_free_bytes": shm.f_bavail * shm.f_frsize,
+            "shared_memory_mount": mount,
+            "shared_memory_bytes": room.f_blocks * room.f_frsize,
+            "shared_memory_free_bytes": room.f_bavail * room.f_frsize,
         }
     return {}
 
 
-def _size_of_mapped_file(evidence: Evidence) -> int | None:
-    frame = signs.frame_of(evidence)
-    mapping = signs.mapping_at(evidence, frame.address) if frame is not None else None
-    if mapping is None or not mapping.path.startswith("/") or signs.is_shared_memory(mapping):
-        return None
-    with contextlib.suppress(OSError):
-        return Path(mapping.path).stat().st_size
-    return None
+def tmpfs_of(path: str) -> str:
+    """Where the tmpfs is mounted that a file is on; "" for one that is on a disk."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    mounts = [(fields[1], fields[2]) for fields in map(str.split, lines) if len(fields) > 2]
+    over = [mount for mount in mounts if path.startswith(f"{mount[0].rstrip('/')}/")]
+    nearest = max(over, key=lambda mount: len(mount[0]), default=("", ""))
+    latest = [kind for where, kind in over if where == nearest[0]][-1:]  # what is mounted later hides the earlier
+    return nearest[0] if latest == ["tmpfs"] else ""

@@ -16,6 +16,7 @@ Standard library only. Runs in: main process.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Diagnosis
 from holdfast.diagnosis.wording import one_line
+from holdfast.incident import Incident
 
 WIDTH = 120
 LABELS = ("where", "cause", "evidence", "done", "try")
@@ -50,6 +52,7 @@ class Account:
     attempts: int | None = None
     done: str = ""
     lost_with_it: tuple[Any, ...] = ()  # the other samples of a batch that is not delivered
+    may_be_skipped: bool = True  # False where on_error has no say, as for ImportError and MemoryError
 
 
 def render(account: Account) -> str:
@@ -67,13 +70,37 @@ def first_line(account: Account) -> str:
     return one_line(f"{who}{pid} {one_line(account.diagnosis.summary, 300)}{_doing(account)}", 500)
 
 
+def incident_of(account: Account, seen: str = "") -> Incident:
+    """The same as an incident. `seen` is what is too long for a message: a traceback, the stacks of all threads."""
+    diagnosis = account.diagnosis
+    facts = [*diagnosis.evidence, *(f"ruled out, {text}" for text in diagnosis.ruled_out)]
+    return Incident(
+        cause=diagnosis.cause,
+        done=account.done,
+        worker_id=account.worker_id,
+        pid=account.pid,
+        phase=account.phase or None,
+        sample_index=account.sample_index,
+        epoch=account.epoch,
+        batch=account.batch,
+        attempt=account.attempt,
+        confidence=str(diagnosis.confidence),
+        summary=diagnosis.summary,
+        because=diagnosis.because,
+        where=diagnosis.where,
+        evidence="\n".join([*facts, seen]).strip(),
+        advice=diagnosis.advice,
+    )
+
+
 def _doing(account: Account) -> str:
-    if account.phase == _STARTING:
-        return " before its first sample"
-    if not account.phase:
-        return "" if account.sample_index is None else f" with sample {_index(account.sample_index)}"
+    comma = "," if re.search("[:,`]", account.diagnosis.summary) else ""  # or "bad header while loading" was the error
     sample = "" if account.sample_index is None else f" sample {_index(account.sample_index)}"
-    return f" while {account.phase}{sample}"
+    if account.phase == _STARTING:
+        return f"{comma} before its first sample"
+    if account.phase:
+        return f"{comma} while {account.phase}{sample}"
+    return f"{comma} with{sample}" if sample else ""
 
 
 def _texts(account: Account) -> Iterator[list[str]]:
@@ -109,8 +136,11 @@ def _advice_on_sample(account: Account) -> list[str]:
     """What can be done about the sample itself, unless it had no part in what happened."""
     if account.sample_index is None or account.diagnosis.cause in NOT_OF_THE_SAMPLE:
         return []
-    advice = [f"loader.dataset[{_index(account.sample_index)}]   load it in this process"]
-    return [*advice, 'DataLoader(..., on_error="skip")   go on without it']
+    alone = (
+        f"loader.dataset[{_index(account.sample_index)}]   load this sample alone, in a Python that may crash or hang"
+    )
+    skip = 'DataLoader(..., on_error="skip")   go on without it'
+    return [alone, skip] if account.may_be_skipped else [alone]
 
 
 def _column(label: str, texts: Iterable[str]) -> list[str]:

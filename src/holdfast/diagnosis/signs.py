@@ -19,6 +19,7 @@ _WINDOWS_STATUS = {
     0xC0000409: wording.SIGABRT,  # abort(), stack smashing
 }
 _SHARED_MEMORY = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
+TO_ITSELF = ("find the call of os.kill, signal.raise_signal or raise() on the line under `where`",)
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
 
 
@@ -71,9 +72,25 @@ def mapping_at(evidence: Evidence, address: int | None) -> Mapping | None:
     return next((mapping for mapping in evidence.mappings if mapping.start <= address < mapping.end), None)
 
 
-def is_shared_memory(mapping: Mapping) -> bool:
-    """Whether the mapped file lives in memory that processes share, and not on a disk."""
-    return mapping.path.startswith(_SHARED_MEMORY)
+def is_shared_memory(evidence: Evidence, mapping: Mapping) -> bool:
+    """Whether the mapped file lives in memory, and not on a disk: in /dev/shm, on another tmpfs, or a memfd."""
+    mount = evidence.shared_memory_mount.rstrip("/")
+    return mapping.path.startswith(_SHARED_MEMORY) or (mount != "" and mapping.path.startswith(f"{mount}/"))
+
+
+def bus_error_in(evidence: Evidence) -> tuple[Mapping, int] | None:
+    """The mapping that a bus error hit, and the byte of its file; None where it was none, or hit no file."""
+    frame = frame_of(evidence)
+    if not is_crash_by(evidence, wording.SIGBUS) or frame is None or frame.code != wording.BUS_ADRERR:
+        return None
+    mapping = mapping_at(evidence, frame.address)
+    if mapping is None or frame.address is None or not mapping.path.startswith("/"):
+        return None
+    return mapping, frame.address - mapping.start + mapping.offset
+
+
+def is_beyond_end(evidence: Evidence, position: int) -> bool:
+    return evidence.mapped_file_bytes is not None and position >= evidence.mapped_file_bytes
 
 
 def out_of_memory_kills(evidence: Evidence) -> tuple[int | None, int | None]:

@@ -58,7 +58,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         else "native code called abort(), and wrote no words to stderr that say why",
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *_tail(evidence, said)),
-        advice=(advice, "update the library that aborted: the stack above names it"),
+        advice=(advice, "update the native library that the line under `where` calls"),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.diagnosis import signs
+from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "failure before the first sample"
@@ -25,16 +25,22 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.phase != _STARTING or not is_end:
         return None
     said = signs.exception_line(evidence) or signs.last_exception_printed(evidence)
-    is_signal = signs.signal_of(evidence) is not None
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.LIKELY if is_signal else Confidence.CERTAIN,
+        confidence=Confidence.CERTAIN if signs.signal_of(evidence) is None else Confidence.LIKELY,
         summary=signs.ended(evidence),
-        because=f"{_step(evidence, said)} {'raised ' + said if said else 'ended the process'}",
+        because=_because(evidence, said),
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence)),
         advice=_advice(said),
     )
+
+
+def _because(evidence: Evidence, said: str) -> str:
+    number = signs.signal_of(evidence)
+    if number is not None:
+        return f"{wording.signal_name(number)} ended it on an import, on unpickling the dataset, or in worker_init_fn"
+    return f"{_step(evidence, said)} {'raised ' + said if said else 'ended the process'}"
 
 
 def _step(evidence: Evidence, said: str) -> str:

@@ -7,6 +7,8 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+import errno
+
 from holdfast.diagnosis import signs
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
@@ -34,6 +36,8 @@ def _advice(evidence: Evidence) -> tuple[str, ...]:
     assert raised is not None
     if any(words in f"{raised.type} {raised.message}" for words in _OF_MEMORY):
         return ("use fewer workers or smaller batches: every worker holds its own samples and batch in memory",)
+    if raised.errno == errno.ENOSPC:
+        return ("df -h   which disk is full",)
     if signs.is_of(raised, "OSError"):
         return ("DataLoader(..., retry_on=(OSError,))   where the storage fails now and then",)
-    return ("correct the sample, or the code at the line above",)
+    return ("correct the sample, or the code that cannot read it",)

@@ -67,7 +67,7 @@ def _diagnosis(evidence: Evidence, library: str, opened: list[str]) -> Diagnosis
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.LIKELY,
-        summary=f"{_how(evidence)} in {library}, with a handle opened before the fork",
+        summary=f"{_how(evidence)} on a handle of {library} that was opened before the fork",
         because=f"{first} was opened before the fork: the workers share one handle, which {library} cannot bear",
         where=signs.where(evidence),
         evidence=(
@@ -86,4 +86,6 @@ def _how(evidence: Evidence) -> str:
     number = signs.signal_of(evidence)
     if number is not None:
         return f"died of {wording.signal_name(number)}"
-    return "hung" if evidence.ending is Ending.HUNG else f"raised {signs.exception_line(evidence, 100)}"
+    if evidence.ending is Ending.HUNG or evidence.raised is None:
+        return signs.hung(evidence)
+    return f"raised {wording.one_line(evidence.raised.type.removeprefix('builtins.'), 80)}"

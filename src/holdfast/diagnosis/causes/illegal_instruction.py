@@ -21,7 +21,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     place = signs.place_of(evidence)
     if not signs.is_crash_by(evidence, wording.SIGILL) or (place is not None and place.is_trap):
         return None
-    is_proven = place is not None and bool(place.lacks)
+    is_proven = (place is not None and bool(place.lacks)) or signs.sent_itself(evidence)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN if is_proven else Confidence.LIKELY,
@@ -29,7 +29,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         because=_because(evidence, place),
         where=signs.where(evidence),
         evidence=signs.signal_line(evidence),
-        advice=_advice(place),
+        advice=signs.TO_ITSELF if signs.sent_itself(evidence) else _advice(place),
     )
 
 

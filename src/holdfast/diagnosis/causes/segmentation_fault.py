@@ -26,7 +26,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         because=_because(evidence),
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *_mapping_line(evidence)),
-        advice=_advice(evidence),
+        advice=signs.TO_ITSELF if signs.sent_itself(evidence) else _advice(evidence),
     )
 
 

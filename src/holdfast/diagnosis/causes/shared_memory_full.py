@@ -1,7 +1,8 @@
 """There was no room left in shared memory (/dev/shm), which containers often have only 64 MB of.
 
-Signs: SIGBUS with BUS_ADRERR at an address in a mapping of a file in /dev/shm or of a memfd; or ENOSPC, in Python's
-or torch's words, for such a file. A SIGBUS of which the address is not known makes it possible only.
+Signs: SIGBUS with BUS_ADRERR at an address in a mapping of a file in /dev/shm, on another tmpfs, or of a memfd; or
+ENOSPC, in Python's or torch's words, for such a file. If that tmpfs is still full just after, it is certain. A SIGBUS
+of which the address is not known makes it possible only.
 
 Pure. Runs in: main process.
 """
@@ -34,18 +35,28 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 
 
 def _of_bus_error(evidence: Evidence) -> Diagnosis | None:
-    frame = signs.frame_of(evidence)
-    if frame is None:
+    if signs.frame_of(evidence) is None:
         because = "a bus error is how a full shared memory shows itself; the address was not seen"
         return _diagnosis(evidence, Confidence.POSSIBLE, "died of a bus error", because)
-    mapping = signs.mapping_at(evidence, frame.address)
-    if frame.code != wording.BUS_ADRERR or mapping is None or not signs.is_shared_memory(mapping):
+    hit = signs.bus_error_in(evidence)
+    if hit is None:
         return None
-    free = evidence.shared_memory_free_bytes
-    is_seen = mapping.path.startswith("/dev/shm/") and free is not None and free < _FULL_BELOW_BYTES
-    because = f"there was no memory for a page of {wording.one_line(mapping.path, 120)}, which is shared memory"
-    confidence = Confidence.CERTAIN if is_seen else Confidence.LIKELY
-    return _diagnosis(evidence, confidence, "died of a bus error: shared memory is full", because)
+    mapping, position = hit
+    if not signs.is_shared_memory(evidence, mapping) or signs.is_beyond_end(evidence, position):
+        return None
+    because = f"there was no room for a page of {wording.one_line(mapping.path, 120)}, which is shared memory"
+    return _diagnosis(evidence, _confidence(evidence), "died of a bus error: shared memory is full", because)
+
+
+def _confidence(evidence: Evidence) -> Confidence:
+    """Full just after: certain. Room for more than the worker can have left by its death: possible only."""
+    free, mount = evidence.shared_memory_free_bytes, evidence.shared_memory_mount.rstrip("/")
+    if free is None or not mount:
+        return Confidence.LIKELY
+    given_back = sum(each.end - each.start for each in evidence.mappings if each.path.startswith(f"{mount}/"))
+    if free < _FULL_BELOW_BYTES:
+        return Confidence.CERTAIN
+    return Confidence.LIKELY if free < given_back + _FULL_BELOW_BYTES else Confidence.POSSIBLE
 
 
 def _diagnosis(evidence: Evidence, confidence: Confidence, summary: str, because: str) -> Diagnosis:
@@ -56,10 +67,17 @@ def _diagnosis(evidence: Evidence, confidence: Confidence, summary: str, because
         because=because,
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *_room(evidence)),
-        advice=(
-            "docker run --shm-size=8g ...   or --ipc=host; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
-            "df -h /dev/shm; ls -lS /dev/shm   what fills it: files left by programs that were killed can be removed",
-        ),
+        advice=_advice(evidence.shared_memory_mount),
+    )
+
+
+def _advice(mount: str) -> tuple[str, ...]:
+    if mount not in ("", "/dev/shm"):
+        there = wording.one_line(mount, 80)
+        return f"mount -o remount,size=8g {there}   as root", f"df -h {there}; ls -lS {there}   what fills it"
+    return (
+        "docker run --shm-size=8g ...   or --ipc=host; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
+        "df -h /dev/shm; ls -lS /dev/shm   what fills it: files left by programs that were killed can be removed",
     )
 
 
@@ -67,4 +85,5 @@ def _room(evidence: Evidence) -> tuple[str, ...]:
     size, free = evidence.shared_memory_bytes, evidence.shared_memory_free_bytes
     if size is None or free is None:
         return ()
-    return (f"/dev/shm has {wording.size(size)}, of which {wording.size(free)} were free just after",)
+    mount = wording.one_line(evidence.shared_memory_mount, 80) or "shared memory"
+    return (f"{mount} has {wording.size(size)}, of which {wording.size(free)} were free just after",)

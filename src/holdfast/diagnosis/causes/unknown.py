@@ -25,12 +25,12 @@ _MEANING = {
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     number = signs.signal_of(evidence)
-    meaning = _MEANING.get(number) if number is not None else None
+    meaning = f"; {wording.signal_name(number)} mostly means that {_MEANING[number]}" if number in _MEANING else ""
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.UNKNOWN,
         summary=signs.ended(evidence),
-        because=meaning or "what was seen fits no known cause",
+        because=f"what was seen fits no known cause{meaning}",
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence, 3)),
         advice=(
