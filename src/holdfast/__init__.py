@@ -16,6 +16,7 @@ if _typing.TYPE_CHECKING:
         WorkerCrashed,
         WorkerError,
         WorkerInitError,
+        WorkerOutOfMemory,
         WorkerTimeout,
     )
     from holdfast.incident import Incident
@@ -39,6 +40,7 @@ __all__ = [
     "WorkerCrashed",
     "WorkerError",
     "WorkerInitError",
+    "WorkerOutOfMemory",
     "WorkerTimeout",
 ]
 

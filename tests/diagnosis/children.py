@@ -76,23 +76,15 @@ class Pages:
     def _fork(self, crash: Callable[..., None], args: tuple[str, ...]) -> int:
         pid = os.fork()
         if not pid:
-<<<<<<< HEAD
-            crashing.crash_as_a_worker(self.crash, self.libraries, self.stacks, lambda: crash(*args), forked=True)
-=======
             given = crashing.Given(self.crash, self.libraries, self.stacks)
             crashing.crash_as_a_worker(given, crash, args, forked=True)
->>>>>>> diag-native
         return pid
 
     def _new(self, crash: Callable[..., None], args: tuple[str, ...], pass_fds: tuple[int, ...]) -> int:
         fds = (self.crash.fd, self.libraries.fd, self.stacks)
         process = subprocess.Popen(
             [sys.executable, crashing.__file__, *map(str, fds), crash.__name__, *args],
-<<<<<<< HEAD
-            pass_fds=(*fds, *pass_fds),
-=======
             pass_fds=[fd for fd in (*fds, *pass_fds) if fd >= 0],
->>>>>>> diag-native
             env={**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])},
         )
         process.returncode = 0  # it is waited for by its pid

@@ -6,10 +6,7 @@ Runs in: the children of the test process.
 from __future__ import annotations
 
 import ctypes
-<<<<<<< HEAD
-=======
 import faulthandler
->>>>>>> diag-native
 import importlib.util
 import mmap
 import os
@@ -17,15 +14,9 @@ import resource
 import signal
 import sys
 import threading
-<<<<<<< HEAD
-from collections.abc import Callable
-from pathlib import Path
-from typing import NoReturn
-=======
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
->>>>>>> diag-native
 
 from holdfast.diagnosis.native.crash_page import CrashPage
 from holdfast.diagnosis.native.loads import LibraryReporter
@@ -132,17 +123,6 @@ def die_after_a_child_loaded_a_library(path: str) -> None:
     read_wild()
 
 
-<<<<<<< HEAD
-def crash_as_a_worker(
-    crash_page: CrashPage, library_page: LibraryPage, stacks: int, crash: Callable[[], None], forked: bool
-) -> NoReturn:
-    """Install what a worker installs, and crash. A crash that does not come is exit status 0."""
-    try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        LibraryReporter(library_page, forked)
-        crash_page.install(stacks)
-        crash()
-=======
 def read_wild_after_other_handlers() -> None:
     read_wild()
 
@@ -172,7 +152,6 @@ def crash_as_a_worker(given: Given, crash: Callable[..., None], args: Sequence[s
         LibraryReporter(given.libraries, forked)
         given.crash.install(given.stacks)
         crash(*args)
->>>>>>> diag-native
     except BaseException as error:
         os.write(2, f"it did not crash but raised {error!r}\n".encode())
     finally:
@@ -181,10 +160,5 @@ def crash_as_a_worker(given: Given, crash: Callable[..., None], args: Sequence[s
 
 if __name__ == "__main__":
     crash_fd, library_fd, stack_fd = map(int, sys.argv[1:4])
-<<<<<<< HEAD
-    chosen, arguments = globals()[sys.argv[4]], sys.argv[5:]
-    crash_as_a_worker(CrashPage(crash_fd), LibraryPage(library_fd), stack_fd, lambda: chosen(*arguments), forked=False)
-=======
     inherited = Given(CrashPage(crash_fd), LibraryPage(library_fd), stack_fd)
     crash_as_a_worker(inherited, globals()[sys.argv[4]], sys.argv[5:], forked=False)
->>>>>>> diag-native

@@ -122,14 +122,11 @@ def test_a_read_of_a_truncated_file(pages: Pages, tmp_path: Path) -> None:
     assert frame.address % mmap.PAGESIZE == 0
 
 
-<<<<<<< HEAD
-=======
 def test_handlers_that_were_set_before_do_not_matter(pages: Pages) -> None:
     """Nor that faulthandler had been enabled before them, and would do nothing when it is enabled again."""
     frame_of(pages.run(crashing.read_wild_after_other_handlers), signal.SIGSEGV)
 
 
->>>>>>> diag-native
 def test_a_crash_in_another_thread_has_stacks_only(pages: Pages) -> None:
     """An alternate stack belongs to one thread. What is missing is said."""
     died = pages.run(crashing.crash_in_thread)
@@ -162,8 +159,6 @@ def test_a_frame_counts_only_for_the_signal_of_the_death(pages: Pages) -> None:
     assert pages.crash.read(signal.SIGABRT) is None
     assert pages.crash.read(signal.SIGKILL) is None
     assert pages.crash.missing(signal.SIGKILL) == ""
-<<<<<<< HEAD
-=======
 
 
 def test_without_registers_there_are_stacks(pages: Pages) -> None:
@@ -173,4 +168,3 @@ def test_without_registers_there_are_stacks(pages: Pages) -> None:
     assert (died.exit_signal, died.frame) == (signal.SIGSEGV, None)
     assert died.missing == "registers: recorded only on x86_64 Linux with glibc"
     assert "read_wild" in died.evidence.python_stack
->>>>>>> diag-native

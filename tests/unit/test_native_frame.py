@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-import struct
-
-from hypothesis import given
-from hypothesis import strategies as st
-
-=======
 import os
 import struct
 
@@ -17,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.diagnosis.native.crash_page import STACK_BYTES, CrashPage, can_have_registers
->>>>>>> diag-native
 from holdfast.diagnosis.native.kernel_frame import find_frame
 
 BASE, SIZE = 0x7F0000000000, 64 * 1024
@@ -80,8 +72,6 @@ def test_any_bytes_are_survived(memory: bytes, marks: list[int], base: int) -> N
     for at in marks:
         data[at : at + 24] = struct.pack("<QQQ", base, 0, SIZE)
     find_frame(bytes(data), base, SIZE, SIGSEGV, own_pid=1)
-<<<<<<< HEAD
-=======
 
 
 def test_elsewhere_there_is_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,4 +96,3 @@ def test_a_page_in_ruins_is_read() -> None:
     assert page.read(SIGSEGV) is None
     assert page.missing(SIGSEGV) != ""
     page.close()
->>>>>>> diag-native

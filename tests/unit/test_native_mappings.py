@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-import ctypes
-=======
->>>>>>> diag-native
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,20 +135,3 @@ def test_without_a_descriptor_nothing_is_written() -> None:
     page.clear()
     assert page.read() is None
     page.close()
-<<<<<<< HEAD
-
-
-def test_the_watch_sees_a_load_once(tmp_path: Path) -> None:
-    """In this process: a copy of a library, so that it is surely new."""
-    pytest.importorskip("_ctypes")
-    from holdfast.diagnosis.native.loads import LibraryWatch
-    from native_libraries import NULL_WRITE, compile_library
-
-    library = compile_library(tmp_path, NULL_WRITE, name="seen_once")
-    watch = LibraryWatch()
-    assert not watch.changed()
-    ctypes.CDLL(str(library))
-    assert watch.changed()
-    assert not watch.changed()
-=======
->>>>>>> diag-native

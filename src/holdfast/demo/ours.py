@@ -33,7 +33,7 @@ def run_epoch(
             epoch.ended = _run(loader, epoch, on_batch)
     epoch.seconds = time.perf_counter() - start
     passed_over = [PassedOver(one.index, one.reason, one.replaced_by) for one in loader.skipped_samples]
-    events = [Event(one.sample_index, one.cause, one.done) for one in loader.incidents]
+    events = [Event(one.sample_index, one.summary, one.done) for one in loader.incidents]
     return OurOutcome(epoch, events, passed_over, problems_of(epoch, PLANNED, passed_over))
 
 

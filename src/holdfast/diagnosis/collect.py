@@ -7,7 +7,6 @@ Cheap, bounded, and never raising: what cannot be read is left out. Runs in: sup
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from pathlib import Path
 
@@ -67,9 +66,9 @@ class MemoryWatch:
 def open_files() -> tuple[str, ...]:
     """What this process has open: paths, and sockets by their number. Without what every process has."""
     found = []
-    for name in _listed("/proc/self/fd"):
+    for link in _entries(Path("/proc/self/fd")):
         try:
-            target = str(Path(f"/proc/self/fd/{name}").readlink())
+            target = str(link.readlink())
         except OSError:
             continue
         if not target.startswith(_UNINTERESTING):
@@ -77,8 +76,8 @@ def open_files() -> tuple[str, ...]:
     return tuple(sorted(set(found))[:_INHERITED])
 
 
-def _listed(directory: str) -> list[str]:
+def _entries(directory: Path) -> list[Path]:
     try:
-        return os.listdir(directory)
+        return list(directory.iterdir())
     except OSError:
         return []

@@ -20,14 +20,14 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 def evidence_of(error: BaseException, traceback: str, phase: str, start_method: str = "") -> Evidence:
     """Of an exception, with the traceback of where it was raised."""
     kind = type(error)
-    is_system = isinstance(error, OSError)
+    system = error if isinstance(error, OSError) else OSError()
     raised = RaisedException(
         type=f"{kind.__module__}.{kind.__qualname__}",
         message=_text(error),
         traceback=traceback,
-        errno=error.errno if is_system else None,
+        errno=system.errno,
         bases=tuple(base.__name__ for base in kind.__mro__[1:-1]),
-        filename=str(error.filename) if is_system and error.filename is not None else "",
+        filename="" if system.filename is None else str(system.filename),
     )
     return Evidence(Ending.RAISED, phase=phase, start_method=start_method, raised=raised)
 

@@ -114,15 +114,15 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         except StreamEnded:
             raise StopIteration from None
         except Exception as error:
-            self._note(losses.raised(capture(error, "")), "raised")
+            losses.attach(error, self._note(capture(error, ""), "raised"))
             raise
 
     def _judge(self, state: UnitState, lost: Sequence[messages.BadSample], *, is_empty: bool) -> Fate | None:
         """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
         for bad in self._fetcher.bad:
             index = (0, bad.position) if self._is_iterable else state.listed[bad.position]
-            cause, done = losses.raised(Failure(*bad.failure)), _DONE[self._policy.on_error]
-            self._note(cause, "retried" if bad.loaded else done, sample_index=index)
+            done = "retried" if bad.loaded else _DONE[self._policy.on_error]
+            self._note(Failure(*bad.failure), done, sample_index=index)
         if not lost:
             return None
         given_up = [BadSample(bad.position, losses.raised(Failure(*bad.failure))) for bad in lost]
@@ -137,13 +137,13 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         return Fate.VOID if is_empty else None
 
     def _collate(self, state: UnitState, samples: Any) -> tuple[Any, Fate | None]:
-        retries, failed = self._policy.max_retries if self._policy.care.passes_over else 0, ""
+        retries, failed = self._policy.max_retries if self._policy.care.passes_over else 0, None
         while True:
             try:
                 if self._fetcher.sample_seed is not None:
                     rng.seed_collate(self._fetcher.sample_seed, state.places[0])
                 batch = self._collate_fn(samples)
-                if failed:
+                if failed is not None:
                     self._note(failed, "retried", phase="collating")
                 return batch, None
             except Exception as error:
@@ -153,16 +153,16 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             retries -= 1
             if retries < 0:
                 return None, self._give_up_batch(state)
-            failed = f"{type(self._error).__name__}: {self._error}"
+            failed = capture(self._error, "")
 
     def _give_up_batch(self, state: UnitState) -> Fate:
         assert self._error is not None
-        cause = f"{type(self._error).__name__}: {self._error}"
+        cause, failure = f"{type(self._error).__name__}: {self._error}", capture(self._error, "")
         if not self._is_iterable:
             fate = self._bad.give_up_batch(self._batch, state, f"its batch: {cause}")
-            self._note(cause, "raised" if fate is Fate.RAISE else _DONE[self._policy.on_error], phase="collating")
+            self._note(failure, "raised" if fate is Fate.RAISE else _DONE[self._policy.on_error], phase="collating")
             return fate
-        self._note(cause, "skipped", phase="collating")
+        self._note(failure, "skipped", phase="collating")
         for place in range(self._first_element, self._fetcher.elements):
             self._bad.note_element(self._batch, (0, place), BadSample(place, f"its batch: {cause}", Blame.NOBODY))
         return Fate.VOID
@@ -172,9 +172,11 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             return batch
         return torch_pin.pin_memory(batch, self._pin_memory_device)  # type: ignore[no-untyped-call]
 
-    def _note(self, cause: str, done: str, *, phase: str = "loading", sample_index: Any = None) -> None:
+    def _note(self, failure: Failure, done: str, *, phase: str = "loading", sample_index: Any = None) -> Incident:
         where = {"epoch": self._bad.epoch, "batch": self._batch, "sample_index": sample_index}
-        self._ledger.note(Incident(cause, done, phase=phase, **where))
+        noted = losses.incident_of(failure, done, phase=phase, **where)
+        self._ledger.note(noted)
+        return noted
 
 
 def _count(loader: Any, max_skipped: int | float | None) -> int | None:

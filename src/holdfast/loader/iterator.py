@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
 from torch.utils.data import IterDataPipe, MapDataPipe
@@ -26,10 +26,12 @@ from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
 from holdfast.errors import TooManySkipped, WorkerError
+from holdfast.incident import Incident
 from holdfast.loader.at_exit import end_at_exit
 from holdfast.loader.bad_samples import BadSamples, Fate
 from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
+from holdfast.loader.losses import attach
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
@@ -92,6 +94,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._bad,
             weakref.proxy(self),  # a cycle would keep a dropped iterator, and its workers, until the collector runs
             is_iterable=self._is_iterable,
+            start_method=self._backend.start_method,
         )
         self._shutdown = False
         end_at_exit(self)
@@ -331,9 +334,16 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
-            self._rescue.note_failure(state.result.unit, state, failure)
-            raise _no_stop_iteration(rebuild(failure))
+            self._raise(failure, self._rescue.note_failure(state.result.unit, state, failure))
         return self._pinned(value) if self._pin_memory else value
+
+    def _raise(self, failure: Failure, noted: Incident) -> NoReturn:
+        error = _no_stop_iteration(rebuild(failure))
+        attach(error, noted)
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame, and this frame the iterator
 
     def _pinned(self, value: Any) -> Any:
         return torch_pin.pin_memory(value, self._pin_memory_device)  # type: ignore[no-untyped-call]

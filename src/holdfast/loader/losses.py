@@ -108,18 +108,11 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
     )
 
 
-def incident_of(failure: Failure, done: str, start_method: str = "", **where: Any) -> Incident:
+def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
     """Of an exception."""
-    return incident_of_error(
-        rebuild(failure), done, traceback=failure.traceback, phase=doing(failure.phase), start_method=start_method, **where
-    )
-
-
-def incident_of_error(
-    error: BaseException, done: str, *, traceback: str, phase: str, start_method: str = "", **where: Any
-) -> Incident:
-    evidence = inquiry.evidence_of(error, traceback, phase, start_method)
-    return _incident(inquiry.diagnose(evidence), done, traceback, phase=phase, **where)
+    phase = phase or DOING[Phase(failure.phase)]
+    evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method)
+    return _incident(inquiry.diagnose(evidence), done, failure.traceback, phase=phase, **where)
 
 
 def _incident(diagnosis: Diagnosis, done: str, evidence: str, **where: Any) -> Incident:
@@ -153,11 +146,6 @@ def how(lost: WorkerLost) -> str:
 def is_from_outside(lost: WorkerLost) -> bool:
     """Whether the end may have nothing to do with the sample in hand."""
     return lost.diagnosis.cause in NOT_OF_THE_SAMPLE
-
-
-def doing(phase: int) -> str:
-    """What a worker was doing, in a word or a few."""
-    return DOING[Phase(phase)]
 
 
 def raised(failure: Failure) -> str:

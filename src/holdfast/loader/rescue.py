@@ -9,7 +9,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from holdfast.incident import Incident
@@ -66,6 +66,7 @@ class Rescue:
         deliveries: Deliveries,
         *,
         is_iterable: bool,
+        start_method: str,
     ) -> None:
         self._ledger = ledger
         self._policy = ledger.policy
@@ -74,6 +75,8 @@ class Rescue:
         self._bad = bad
         self._deliveries = deliveries
         self._is_iterable = is_iterable
+        self._start_method = start_method
+        self._due: list[Callable[[], None]] = []  # what is noted once the lost worker's replacement has its work
         self._windows: dict[int, RestartWindow] = {}
 
     # -- a worker is gone ------------------------------------------------------------------------------------------
@@ -81,16 +84,24 @@ class Rescue:
     def worker_lost(self, lost: WorkerLost) -> None:
         units = self._units.sent_to(lost.worker_id)
         if not lost.replaced and self._deliveries.is_active(lost.worker_id):
-            self._note(lost, None, "raised")
-            self._deliveries.give_up(losses.died_starting(lost))
+            self._deliveries.give_up(self._blame(losses.died_starting(lost), self._note(lost, None, "raised")))
         elif not self._deliveries.is_active(lost.worker_id):
             for unit in units:
                 self._units.give_up(unit)
         elif self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
             self._carry_on(lost.worker_id)
+        self._note_due()
+
+    def _note_due(self) -> None:
+        """To find out what killed a worker may take a while: its replacement has its work by now."""
+        due, self._due = self._due, []
+        for note in due:
+            note()
 
     def supervisor_lost(self, lost: SupervisorLost, num_workers: int) -> None:
-        self._ledger.note(Incident(lost.reason, "restarted", pid=lost.pid, epoch=self._bad.epoch))
+        self._ledger.note(
+            Incident("supervisor killed", "restarted", pid=lost.pid, epoch=self._bad.epoch, summary=lost.reason)
+        )
         for worker_id in range(num_workers):
             self._carry_on(worker_id)
 
@@ -105,14 +116,14 @@ class Rescue:
         deaths = _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
         if decision is Decision.RESTART:
-            self._note(lost, state, "restarted", deaths)
+            self._note_later(lost, state, "restarted", deaths)
             return self._is_within_bounds(lost)
         assert suspect is not None
         assert state is not None
         if decision is Decision.ONE_BY_ONE:
             state.one_by_one = True
         if decision in (Decision.RETRY, Decision.ONE_BY_ONE):
-            self._note(lost, state, "retried", deaths)
+            self._note_later(lost, state, "retried", deaths)
         else:
             self._give_up_on(lost, suspect, state, deaths, decision)
         return True
@@ -123,7 +134,10 @@ class Rescue:
         window = self._windows.setdefault(lost.worker_id, RestartWindow(self._policy.max_restarts))
         if not window.is_exceeded_by_death_at(time.monotonic()):
             return True
-        self._deliveries.give_up(losses.died_idle(lost, self._policy.max_restarts))
+        self._note_due()
+        self._deliveries.give_up(
+            self._blame(losses.died_idle(lost, self._policy.max_restarts), self._ledger.incidents[-1])
+        )
         return False
 
     def _give_up_on(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
@@ -133,14 +147,15 @@ class Rescue:
             self._give_up_element(lost, unit, state, deaths, decision)
             return
         indices = state.listed
-        error = losses.given_up(lost, indices, batch, deaths)
         if decision is Decision.BAD_BATCH:
             fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
         else:
             blame = Blame.PERHAPS if losses.is_from_outside(lost) else Blame.ITSELF
             fate = self._bad.give_up(batch, state, [BadSample(lost.doing.position, f"worker {reason}", blame)])
-        self._ledger.note(losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths)))
-        self._seal(unit, fate, error)
+        noted = losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths))
+        self._ledger.note(noted)
+        error = losses.given_up(lost, indices, self._bad.epoch, batch, deaths) if fate is Fate.RAISE else None
+        self._seal(unit, fate, error and self._blame(error, noted))
 
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
@@ -150,14 +165,15 @@ class Rescue:
             self._give_up_left(worker_id)
             return
         if decision is Decision.BAD_SAMPLE:
-            self._note(lost, state, "raised", deaths)
-            error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
-            self._deliveries.lose_stream(worker_id, error)
+            noted = self._note(lost, state, "raised", deaths)
+            error = losses.stream_lost(lost, elements + lost.doing.position)
+            self._deliveries.lose_stream(worker_id, self._blame(error, noted))
             return
-        self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
+        noted = self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
         self._progress.pass_over_collate(worker_id)
         if self._policy.on_error == "raise":
-            self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), deaths))
+            error = losses.given_up(lost, [], self._bad.epoch, self._deliveries.batch_number(unit), deaths)
+            self._deliveries.fail(unit, self._blame(error, noted))
         else:
             places = range(elements, elements + lost.doing.span)
             self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
@@ -191,10 +207,10 @@ class Rescue:
         self._progress.heard(done.worker_id, done.result.unit, aside)
         return [messages.BadSample(*bad) for bad in aside.bad]
 
-    def note_failure(self, unit: int, state: UnitState, failure: Failure) -> None:
+    def note_failure(self, unit: int, state: UnitState, failure: Failure) -> Incident:
         """A unit is delivered as what it raised."""
         sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
-        self._note_raised(unit, state.worker_id, sample, "raised", () if self._is_iterable else state.listed)
+        return self._note_raised(unit, state.worker_id, sample, "raised", () if self._is_iterable else state.listed)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -226,14 +242,15 @@ class Rescue:
             return
         state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]
         given_up = [BadSample(sample.position, losses.raised(Failure(*sample.failure))) for sample in lost]
-        listed, done = state.listed, "raised"
+        listed, done, noted = state.listed, "raised", None
         try:
             fate = self._bad.give_up(self._deliveries.batch_number(unit), state, given_up)
             done = _said(fate, self._policy.on_error)
         finally:
             for sample in bad:
-                self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else done, listed)
-        self._seal(unit, fate, rebuild(Failure(*lost[0].failure)) if fate is Fate.RAISE else None)
+                noted = self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else done, listed)
+        error = rebuild(Failure(*lost[0].failure)) if fate is Fate.RAISE else None
+        self._seal(unit, fate, error and self._blame(error, noted))
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
 
@@ -247,9 +264,9 @@ class Rescue:
         else:
             fate = self._bad.give_up_batch(batch, state, f"its batch: {cause}")
             done = _said(fate, self._policy.on_error)
-        phase = losses.doing(failure.phase)
-        self._ledger.note(Incident(cause, done, worker_id, phase=phase, evidence=failure.traceback, **self._at(unit)))
-        self._seal(unit, fate, rebuild(failure) if fate is Fate.RAISE else None)
+        noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
+        self._ledger.note(noted)
+        self._seal(unit, fate, self._blame(rebuild(failure), noted) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
 
@@ -266,31 +283,38 @@ class Rescue:
         batch = self._deliveries.batch_number(unit)
         return {"epoch": self._bad.epoch, "batch": batch, "attempt": attempt}
 
-    def _note(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int = 0) -> None:
+    def _note_later(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int) -> None:
+        indices, place = self._place(lost, state, deaths)
+        self._due.append(lambda: self._ledger.note(losses.incident(lost, indices, done, **place)))
+
+    def _note(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int = 0) -> Incident:
+        indices, place = self._place(lost, state, deaths)
+        noted = losses.incident(lost, indices, done, **place)
+        self._ledger.note(noted)
+        return noted
+
+    def _place(self, lost: WorkerLost, state: UnitState | None, deaths: int) -> tuple[list[Any] | None, dict[str, Any]]:
+        """The indices of the unit in hand, and where in the run it was."""
         indices = None if state is None or self._is_iterable else state.listed
-        place = {"epoch": self._bad.epoch}
-        if state is not None:
-            place |= self._at(lost.doing.unit, deaths)
-        self._ledger.note(losses.incident(lost, indices, done, **place))
+        place: dict[str, Any] = {"epoch": self._bad.epoch}
+        return indices, place if state is None else place | self._at(lost.doing.unit, deaths)
+
+    def _blame(self, error: BaseException, noted: Incident | None) -> BaseException:
+        if noted is not None:
+            losses.attach(error, noted)
+        return error
 
     def _note_raised(
         self, unit: int, worker_id: int, sample: messages.BadSample, done: str, listed: Sequence[Any]
-    ) -> None:
+    ) -> Incident:
         failure = Failure(*sample.failure)
         index: Any = None
         if sample.position >= 0:
             index = (worker_id, sample.position) if self._is_iterable else listed[sample.position]
-        self._ledger.note(
-            Incident(
-                losses.raised(failure),
-                done,
-                worker_id,
-                phase=losses.doing(failure.phase),
-                sample_index=index,
-                evidence=failure.traceback,
-                **self._at(unit, sample.attempts),
-            )
-        )
+        place = self._at(unit, sample.attempts)
+        noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, sample_index=index, **place)
+        self._ledger.note(noted)
+        return noted
 
 
 def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int:

@@ -65,7 +65,7 @@ def host_available_bytes(root: Path = _ROOT) -> int | None:
 
 def _controllers(text: str) -> list[tuple[str, str]]:
     """(controller, path) of each line of /proc/PID/cgroup; the controller of version 2 is ""."""
-    found = []
+    found: list[tuple[str, str]] = []
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         found.extend((controller, path) for controller in controllers.split(","))

@@ -84,6 +84,10 @@ class WorkerBackend(Protocol):
     def workers(self) -> Sequence[WorkerHandle]: ...
 
     @property
+    def start_method(self) -> str:
+        """How its workers come to be: "fork", "spawn", "forkserver" or "portable"."""
+
+    @property
     def new_interpreters(self) -> str | None:
         """Why workers that could have been forks of a warm process are new interpreters; None if they are not."""
 

@@ -96,6 +96,7 @@ class Crew:
         self._restarts_in_a_row = 0
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self.new_interpreters: str | None = None
+        self.start_method = start_methods.name_of(self._context)
 
     @property
     def workers(self) -> Sequence[WorkerHandle]:
@@ -107,8 +108,8 @@ class Crew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        method = start_methods.prepare(self._context)
-        self._is_forked = method == "fork"
+        start_methods.prepare(self.start_method)
+        self._is_forked = self.start_method == "fork"
         if self._is_forked:
             read_sources()  # here, and not in the supervisor of each epoch
         self._board.set_busy(not self._is_forked)
@@ -120,7 +121,7 @@ class Crew:
             main_pidfd=PassedFd(main_pidfd),
             board=self._board,
             workers=tuple(Identity(k, worker.name, worker.identity) for k, worker in enumerate(self._workers)),
-            started_by=method,
+            started_by=self.start_method,
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
             max_restarts=self._job.max_restarts,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from holdfast.diagnosis.evidence import Evidence
+from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.workers.board import Doing
 
 # -- main to worker ----------------------------------------------------------------------------------------------------
@@ -192,6 +192,10 @@ class Reason(Enum):
     EXITED = "exited"  # by itself, or killed by somebody else
     HUNG = "hung"  # ended by the supervisor: a step took longer than it may
     STOPPED = "stopped"  # ended by the supervisor: it had been stopped by a signal and was not continued
+
+
+ENDINGS = {Reason.EXITED: Ending.EXITED, Reason.HUNG: Ending.HUNG, Reason.STOPPED: Ending.STOPPED}
+"""The same as evidence."""
 
 
 @dataclass(frozen=True, slots=True)

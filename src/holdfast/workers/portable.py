@@ -97,6 +97,7 @@ class PortableCrew:
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._last_tick = time.monotonic()
         self.new_interpreters: str | None = None  # all are, always
+        self.start_method = "portable"
 
     @property
     def workers(self) -> Sequence[WorkerHandle]:
@@ -193,6 +194,8 @@ class PortableCrew:
         for recruit in list(self._recruits):
             if recruit.line.connection in ready:
                 self._receive(recruit)
+            if recruit.traces is not None and recruit.traces.stderr.fd in ready:
+                recruit.traces.stderr.take_in()
         for recruit in list(self._recruits):
             if recruit.process.sentinel in ready and self._ends(recruit):
                 self._bury(recruit)
@@ -210,6 +213,7 @@ class PortableCrew:
         return [
             *(line.connection for line in lines if not line.is_over and not line.is_torn),
             *(r.process.sentinel for r in self._recruits),
+            *(r.traces.stderr.fd for r in self._recruits if r.traces is not None and r.traces.stderr.wants_more),
         ]
 
     def _receive(self, recruit: Recruit) -> None:
@@ -231,6 +235,7 @@ class PortableCrew:
         stopped together with this one has not been silent.)
         """
         for recruit in list(self._recruits):
+            recruit.watch()
             recruit.silent_ticks += recruit.line.is_over
             if recruit.silent_ticks >= _HUNG_UP_TICKS or recruit.stays_stopped(_STOPPED_TICKS):
                 recruit.process.kill()
@@ -284,7 +289,7 @@ class PortableCrew:
             replaced = False
         if not replaced:
             del self._by_worker[worker_id]
-        return WorkerLost(worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason)
+        return WorkerLost(worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, recruit.evidence(doing))
 
     def _is_worth_another(self, worker_id: int, exitcode: int, doing: Doing) -> bool:
         assert self._board is not None

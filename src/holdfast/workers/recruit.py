@@ -19,7 +19,7 @@ import signal
 import threading
 from dataclasses import dataclass
 from multiprocessing import connection
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.transport import names
 from holdfast.transport.segments import Segment
@@ -29,7 +29,10 @@ from holdfast.workers.messages import Order
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import WorkerEnd
 from holdfast.workers.shared_job import ArrivedJob, SharedJob
-from holdfast.workers.worker import Worker, learn_segment, serve
+from holdfast.workers.worker import Worker, do_nothing, learn_segment, serve
+
+if TYPE_CHECKING:
+    from holdfast.workers.traces import TraceEnds  # not on Windows
 
 _LOOK_S = 0.5
 _PATIENCE_S = 2.0  # for a main process whose pipe has closed and that is still there
@@ -47,6 +50,7 @@ class RecruitSpec:
     owner: str  # what the main process's names begin with
     serial: int
     main_pid: int
+    traces: TraceEnds | None
 
 
 class Assignment(NamedTuple):
@@ -63,6 +67,7 @@ def pack_assignment(assignment: Assignment) -> bytes:
 
 def main(spec: RecruitSpec) -> None:
     """The target of a worker process."""
+    look = spec.traces.install(is_forked=False) if spec.traces is not None else do_nothing
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a spare must outlive a Ctrl-C that the user catches
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # main held it back while we could not ignore it
@@ -79,8 +84,9 @@ def main(spec: RecruitSpec) -> None:
         if assignment is not None:
             _become(assignment)
             new_name = names.Namer(spec.owner, spec.serial)
-            worker = Worker(assignment.worker_id, spec.board, end, segments, new_name)
-            serve(worker, spec.job, on_interrupt)
+            worker = Worker(assignment.worker_id, spec.board, end, segments, new_name, look=look)
+            when_ready = spec.traces.install_handlers if spec.traces is not None else do_nothing
+            serve(worker, spec.job, on_interrupt, when_ready=when_ready)
     except ConnectionError:
         pass  # the main process has hung up
     if end.was_cut_off and not spec.board.is_closing() and _main_is_gone(spec.main_pid, _PATIENCE_S):

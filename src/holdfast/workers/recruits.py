@@ -12,25 +12,31 @@ import multiprocessing.process
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from holdfast.diagnosis.evidence import Evidence
 from holdfast.transport import main_module, names
 from holdfast.transport.slots import PooledSegment
 from holdfast.workers import pipes, recruit
 from holdfast.workers.backend import WorkerLost
-from holdfast.workers.board import Board, Doing
-from holdfast.workers.messages import Reason
+from holdfast.workers.board import DOING, Board, Doing
+from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import MainEnd
 from holdfast.workers.recruit import Assignment, RecruitSpec, pack_assignment
 from holdfast.workers.shared_job import SharedJob
 from holdfast.workers.watching import Deadline
 
+if TYPE_CHECKING:
+    from holdfast.workers.traces import Traces  # not on Windows
+
 _serials = itertools.count(1)
+_NO_TRACES = ("registers, stacks, memory and stderr of the worker: kept only on Linux",)
 _UNKNOWN_EXIT = 255  # somebody else has waited for it: what multiprocessing says where it cannot know
 
 
@@ -58,6 +64,15 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def make_traces() -> Traces | None:
+    """What a worker will leave behind; None where the platform has no place for it."""
+    if sys.platform != "linux":
+        return None
+    from holdfast.workers.traces import Traces
+
+    return Traces()
+
+
 class Recruit:
     """One worker process, from its start to its end. The spare has no `worker_id` yet."""
 
@@ -73,6 +88,8 @@ class Recruit:
         self._owner = names.this_owner()
         self._name, self._identity, self._board, self._job = name, identity, board, job
         self._job_for_one: object = None
+        self.traces = make_traces()
+        self._sample_timeout_s: float | None = None
         self.pid = -1
         self.process: Any = None
 
@@ -84,13 +101,16 @@ class Recruit:
         ours, theirs, room = pipes.pair()
         self.line = MainEnd(ours, room)
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
-        spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid())
+        ends = self.traces.ends if self.traces is not None else None
+        spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
         self.process = _WorkerProcess(self._name, self._identity, spec)
         try:
             with main_module.startable(), _interrupts_held_back():
                 self.process.start()
                 self.pid = self.process.pid
                 book.append(self)
+            if self.traces is not None:
+                self.traces.begin(self.pid)
         except BaseException:
             if self not in book:
                 ours.close()
@@ -103,6 +123,9 @@ class Recruit:
 
     def assign(self, assignment: Assignment, life: int, sample_timeout_s: float | None) -> None:
         self.worker_id = assignment.worker_id
+        self._sample_timeout_s = sample_timeout_s
+        if self.traces is not None:
+            self.traces.stderr.name(self.worker_id)
         self._deadline = Deadline(sample_timeout_s)
         self._board.reset(self.worker_id, life)
         self.line.send(pack_assignment(assignment))
@@ -116,7 +139,26 @@ class Recruit:
         """Whether it is to be ended for being at one step too long. Asked at every tick of ours."""
         if self.hung_at is None and self._deadline.is_over(doing, elapsed_s):
             self.reason, self.hung_at = Reason.HUNG, doing
+            if self.traces is not None:
+                self.traces.take_stacks()
         return self.hung_at is not None
+
+    def watch(self) -> None:
+        """At every tick of ours: what will be asked for when it has ended."""
+        if self.traces is not None and self.worker_id >= 0:
+            self.traces.watch(self._board.doing(self.worker_id), time.monotonic())
+
+    def evidence(self, doing: Doing) -> Evidence:
+        """Of how it ended, once it has."""
+        if self.traces is None:
+            ending = ENDINGS[self.reason]
+            return Evidence(ending, self.exitcode, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
+        from holdfast.workers.traces import Surroundings
+
+        traces, self.traces = self.traces, None
+        return traces.evidence(
+            self.reason, self.exitcode, doing, Surroundings("portable", False, self._sample_timeout_s)
+        )
 
     def stays_stopped(self, ticks: int) -> bool:
         """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
@@ -140,6 +182,9 @@ class Recruit:
     def forget(self) -> None:
         """The process has ended, or is abandoned: let go of everything."""
         self.line.close()
+        if self.traces is not None:
+            self.traces.discard()
+            self.traces = None
         names.remove_all(names.Namer(self._owner, self.serial).prefix)  # what it made and could not tell us of
         with contextlib.suppress(ValueError):  # still running, in the kernel: never waited for
             self.process.close()

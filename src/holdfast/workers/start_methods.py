@@ -12,10 +12,13 @@ from typing import Any
 _OURS = "holdfast.workers.supervisor"  # imports torch
 
 
-def prepare(context: Any) -> str:
-    """The start method's name. A fork server is told to import torch, so that each later supervisor is only a fork."""
+def name_of(context: Any) -> str:
     method: str = getattr(context, "get_start_method", multiprocessing.get_start_method)()
+    return method
+
+
+def prepare(method: str) -> None:
+    """A fork server is told to import torch, so that each later supervisor is only a fork."""
     server: Any = forkserver._forkserver
     if method == "forkserver" and server._forkserver_pid is None and _OURS not in server._preload_modules:
         server.set_forkserver_preload([*server._preload_modules, _OURS])
-    return method

@@ -81,7 +81,7 @@ class _Life:
             self.reason = Reason.STOPPED
         elif self.deadline.is_over(doing, elapsed_s):
             self.reason, self.hung_at = Reason.HUNG, doing
-            self.traces.take_stacks(self.pidfd)
+            self.traces.take_stacks()
         else:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -17,19 +17,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.diagnosis.collect import MemoryWatch
-from holdfast.diagnosis.evidence import Ending, Evidence
+from holdfast.diagnosis.evidence import Evidence
 from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, CrashPage
 from holdfast.diagnosis.native.hang import native_stack
 from holdfast.diagnosis.native.loads import LibraryReporter
 from holdfast.diagnosis.native.mappings import LibraryPage
 from holdfast.workers import stderr
 from holdfast.workers.board import DOING, Doing, Phase
-from holdfast.workers.messages import Reason
+from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.watching import STACK_SIGNAL, take_stack
 
 _STACK_BYTES = 16 * 1024
-_ENDINGS = {Reason.EXITED: Ending.EXITED, Reason.HUNG: Ending.HUNG, Reason.STOPPED: Ending.STOPPED}
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,14 @@ class Traces:
         self._memory.tick(now_s, doing.unit, doing.position)
         self.stderr.push(unfinished=True)
 
-    def take_stacks(self, pidfd: int) -> None:
+    def take_stacks(self) -> None:
         """Of a worker that hangs and is about to be ended: by itself, else by py-spy."""
-        if not take_stack(pidfd, self._stacks):
+        pidfd = os.pidfd_open(self._pid)
+        try:
+            said = take_stack(pidfd, self._stacks)
+        finally:
+            os.close(pidfd)
+        if not said:
             self._native_stack, why_not = native_stack(self._pid)
             self._missing += ["Python stack: the worker blocks the signal that asks for it", why_not]
 
@@ -110,7 +114,7 @@ class Traces:
         if is_crash and frame is None:
             self._missing.append(self._crash.missing(-exit_code))
         evidence = Evidence(
-            ending=_ENDINGS[reason],
+            ending=ENDINGS[reason],
             exit_code=exit_code,
             pid=self._pid,
             phase=DOING[doing.phase],
@@ -155,7 +159,7 @@ class Surroundings:
     start_method: str
     forks_itself: bool  # workers are forks of this process: what it has mapped, they have
     sample_timeout_s: float | None
-    inherited_files: tuple[str, ...]
+    inherited_files: tuple[str, ...] = ()
 
 
 def _limit(which: int) -> int | None:

@@ -19,7 +19,7 @@ import pickle
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.multiprocessing
@@ -37,7 +37,9 @@ from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Prog
 from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
-from holdfast.workers.traces import TraceEnds
+
+if TYPE_CHECKING:
+    from holdfast.workers.traces import TraceEnds  # where there are such
 
 _PR_SET_PDEATHSIG = 1
 _INLINE_ASIDE = 40 * 1024
@@ -90,13 +92,11 @@ def let_trainer_go_first() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def _do_nothing() -> None:
+def do_nothing() -> None:
     pass
 
 
-def serve(
-    worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = _do_nothing
-) -> None:
+def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
     """A worker's life."""
     let_trainer_go_first()
     try:
@@ -139,7 +139,8 @@ class Worker:
         channel: WorkerChannel,
         segments: dict[int, Segment] | None = None,
         new_name: Callable[[], str] | None = None,
-        look: Callable[[], None] = _do_nothing,
+        *,
+        look: Callable[[], None] = do_nothing,
     ) -> None:
         """`look` is called before each unit."""
         self._id = worker_id
