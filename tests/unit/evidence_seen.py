@@ -332,6 +332,8 @@ SEEN = [
         ("hung for more than 30 s", "it was in net.py:3 in read", "called by my_dataset.py:31"),
     ),
     Seen(hung(IN_THREADING, USER_FRAME, start_method="spawn"), "hang", CERTAIN),
+    Seen(hung(USER_FRAME, waiting_in="hrtimer_nanosleep"), "hang", CERTAIN, ("hrtimer_nanosleep",)),
+    Seen(hung(USER_FRAME + "\n    with open(self.block):", waiting_in="0"), "hang", CERTAIN),
     Seen(hung(python_stack="", sample_timeout_s=None), "hang", CERTAIN, ("could not be seen",)),
     Seen(
         hung(
@@ -411,6 +413,11 @@ SEEN = [
         "dataset exception",
         CERTAIN,
     ),
+    Seen(
+        raised("builtins.KeyError", "'x'", stderr_tail="Cannot re-initialize CUDA in forked subprocess"),
+        "dataset exception",
+        CERTAIN,
+    ),
     # too many open files
     Seen(
         raised("builtins.OSError", "[Errno 24] Too many open files", errno=24, open_files=1020, open_files_limit=1024),
@@ -449,6 +456,7 @@ SEEN = [
         raised("lmdb.Error", "x", inherited_files=("/data/a.mdb",), start_method="spawn"), "dataset exception", CERTAIN
     ),
     Seen(raised("lmdb.Error", "x"), "dataset exception", CERTAIN),
+    Seen(raised("builtins.KeyError", "'x'", inherited_files=("/data/a.mdb",)), "dataset exception", CERTAIN),
     # supervisor killed
     Seen(Evidence(Ending.SUPERVISOR, -SIGKILL), "supervisor killed", CERTAIN, ("SIGKILL",)),
     Seen(

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from holdfast.diagnosis import engine
+from holdfast.diagnosis.causes import illegal_instruction
 from holdfast.diagnosis.evidence import Evidence, MemoryCounters
 
 from .evidence_seen import LIKELY, SEEN, SIGKILL, Seen, counted, crashed, died
@@ -25,6 +26,7 @@ def test_the_evidence_gives_the_cause(seen: Seen) -> None:
     text = text_of(diagnosis)
     assert (diagnosis.cause, diagnosis.confidence) == (seen.cause, seen.confidence), text
     assert [words for words in seen.words if words not in text] == [], text
+    assert "a bug of holdfast" not in text
     assert diagnosis.advice
     assert diagnosis.evidence
     assert pickle.loads(pickle.dumps(diagnosis)) == diagnosis
@@ -65,10 +67,10 @@ def test_only_a_kill_can_be_out_of_memory() -> None:
 
 def test_a_frame_of_another_signal_is_not_believed() -> None:
     """An old frame may still lie in the shared page: it must be of the signal that ended the process."""
-    evidence = dataclasses.replace(crashed(11), exit_code=-SIGKILL)
+    evidence = dataclasses.replace(crashed(6, 0, None, sender_pid=77), exit_code=-11)
     diagnosis = engine.diagnose(evidence)
-    assert diagnosis.cause == "killed by another process"
-    assert "0x0" not in text_of(diagnosis)
+    assert diagnosis.cause == "segmentation fault"
+    assert "77" not in text_of(diagnosis)
 
 
 def test_a_signal_to_itself_is_not_from_another_process() -> None:
@@ -76,6 +78,21 @@ def test_a_signal_to_itself_is_not_from_another_process() -> None:
     own = crashed(6, 0, None, sender_pid=41822)
     unknown_pid = dataclasses.replace(crashed(6, -6, None, sender_pid=41822), pid=None)
     assert [engine.diagnose(evidence).cause for evidence in (own, unknown_pid)] == ["abort", "abort"]
+    assert engine.diagnose(crashed(15, 0, None, sender_pid=41822)).cause == "unknown"
+
+
+def test_a_trap_is_not_called_an_illegal_instruction_by_its_own_cause() -> None:
+    """The order of the table does not decide this: the CPU refused nothing."""
+    trap = next(seen for seen in SEEN if seen.cause == "compiler trap")
+    assert illegal_instruction.diagnose(trap.evidence) is None
+
+
+def test_of_several_last_words_the_last_are_quoted() -> None:
+    """What was written before may have been survived."""
+    tail = (
+        "malloc(): corrupted top size\n...\npure virtual method called\nterminate called without an active exception\n"
+    )
+    assert "C++ says: terminate called without" in engine.diagnose(died(6, stderr_tail=tail)).because
 
 
 def test_an_address_near_the_stack_pointer_but_inside_the_stack_is_no_overflow() -> None:

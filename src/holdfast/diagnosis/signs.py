@@ -172,7 +172,7 @@ def native_lines(evidence: Evidence, most: int = 4) -> tuple[str, ...]:
     """What is known beside the Python stack of one that hung: native frames, and where in the kernel it slept."""
     stack = [wording.one_line(line, 120) for line in evidence.native_stack.splitlines() if line.startswith("    ")]
     lines = [f"native: {line}" for line in stack[:most]]
-    if evidence.waiting_in:
+    if evidence.waiting_in.strip("0"):  # "0": it was running
         lines.append(f"waiting in the kernel: {wording.one_line(evidence.waiting_in, 80)}")
     return tuple(lines)
 

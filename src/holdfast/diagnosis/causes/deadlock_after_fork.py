@@ -22,7 +22,7 @@ _WAITING_FILES = re.compile(
 _WAITING_FUNCTIONS = re.compile(
     r"^(acquire|wait|wait_for|get|put|join|_wait_for_tstate_lock|__enter__|result|handle|flush|emit|createLock)$"
 )
-_WAITING_SOURCE = re.compile(r"\.acquire\(|\bwith\b.*lock|\.wait\(", re.IGNORECASE)
+_WAITING_SOURCE = re.compile(r"\.acquire\(|\bwith\b.*(?:\b|_)r?lock\b|\.wait\(", re.IGNORECASE)
 _OPENMP = re.compile(r"gomp|libiomp|libomp|__kmp|omp_|GOMP", re.IGNORECASE)
 _LOCK = re.compile(r"futex|lll_lock|pthread_(mutex|cond|rwlock)|sem_(timed)?wait|PyThread_acquire_lock|acquire_timed")
 
