@@ -8,7 +8,7 @@ Reads files, so it runs where it delays no worker. Never raises. Runs in: main p
 from __future__ import annotations
 
 from holdfast.diagnosis import engine, facts
-from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence, RaisedException
+from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence
 from holdfast.diagnosis.native.resolve import resolve
 
 
@@ -19,21 +19,4 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def evidence_of(error: BaseException, traceback: str, phase: str, start_method: str = "") -> Evidence:
     """Of an exception, with the traceback of where it was raised."""
-    kind = type(error)
-    system = error if isinstance(error, OSError) else OSError()
-    raised = RaisedException(
-        type=f"{kind.__module__}.{kind.__qualname__}",
-        message=_text(error),
-        traceback=traceback,
-        errno=system.errno,
-        bases=tuple(base.__name__ for base in kind.__mro__[1:-1]),
-        filename="" if system.filename is None else str(system.filename),
-    )
-    return Evidence(Ending.RAISED, phase=phase, start_method=start_method, raised=raised)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # its own __str__, of the user's
-        return ""
+    return Evidence(Ending.RAISED, phase=phase, start_method=start_method, raised=facts.describe(error, traceback))

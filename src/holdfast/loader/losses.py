@@ -10,7 +10,6 @@ from typing import Any
 
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
-from holdfast.diagnosis.evidence import Diagnosis
 from holdfast.diagnosis.message import Account
 from holdfast.errors import (
     TooManyRestarts,
@@ -95,38 +94,24 @@ def _kind(lost: WorkerLost) -> type[WorkerError]:
 
 def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: Any) -> Incident:
     """Of a worker that was lost."""
-    seen = [*lost.diagnosis.evidence, lost.evidence.python_stack.strip()]
-    return _incident(
-        lost.diagnosis,
-        done,
-        "\n".join(filter(None, seen)),
+    account = Account(
+        diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
         phase=DOING[lost.doing.phase],
         sample_index=_in_hand(lost, indices) if indices is not None else None,
+        done=done,
         **where,
     )
+    return message.incident_of(account, seen=lost.evidence.python_stack)
 
 
 def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
     """Of an exception."""
     phase = phase or DOING[Phase(failure.phase)]
     evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method)
-    return _incident(inquiry.diagnose(evidence), done, failure.traceback, phase=phase, **where)
-
-
-def _incident(diagnosis: Diagnosis, done: str, evidence: str, **where: Any) -> Incident:
-    return Incident(
-        cause=diagnosis.cause,
-        done=done,
-        confidence=str(diagnosis.confidence),
-        summary=diagnosis.summary,
-        because=diagnosis.because,
-        where=diagnosis.where,
-        evidence=evidence,
-        advice=diagnosis.advice,
-        **where,
-    )
+    account = Account(diagnosis=inquiry.diagnose(evidence), phase=phase, done=done, **where)
+    return message.incident_of(account, seen=failure.traceback)
 
 
 def attach(error: BaseException, incident: Incident) -> None:

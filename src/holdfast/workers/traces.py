@@ -15,6 +15,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Evidence
@@ -65,6 +66,7 @@ class Traces:
         self._memory: MemoryWatch | None = None
         self._is_ready = False
         self._native_stack = ""
+        self._waiting_in = ""
         self._missing: list[str] = []
 
     @property
@@ -96,6 +98,7 @@ class Traces:
 
     def take_stacks(self) -> None:
         """Of a worker that hangs and is about to be ended: by itself, else by py-spy."""
+        self._waiting_in = _first_line(f"/proc/{self._pid}/wchan")  # before the signal, which wakes it
         pidfd = os.pidfd_open(self._pid)
         try:
             said = take_stack(pidfd, self._stacks)
@@ -124,6 +127,7 @@ class Traces:
             stack_limit_bytes=_limit(resource.RLIMIT_STACK),
             python_stack=self._python_stack(),
             native_stack=self._native_stack,
+            waiting_in=self._waiting_in,
             stderr_tail=self.stderr.finish(),
             memory=self._memory.history(time.monotonic()),
             counters_before=before,
@@ -160,6 +164,13 @@ class Surroundings:
     forks_itself: bool  # workers are forks of this process: what it has mapped, they have
     sample_timeout_s: float | None
     inherited_files: tuple[str, ...] = ()
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
 
 
 def _limit(which: int) -> int | None:
