@@ -45,9 +45,9 @@ Outcome = list[int] | Raised | Substitutes
 
 @dataclass(frozen=True)
 class Noted:
-    """An entry of `loader.incidents`: the cause contains these words, `done` begins with that."""
+    """An entry of `loader.incidents`: its summary, or its evidence, has these words, and `done` begins with that."""
 
-    cause: str
+    words: str
     done: str
     phase: str | None = None
     sample_index: Any = ANY
@@ -115,7 +115,7 @@ def _first_epoch(row: Row) -> Epoch:
 # -- what is said ------------------------------------------------------------------------------------------------------
 
 
-def _cause(row: Row) -> str:
+def _words(row: Row) -> str:
     if row.how == "exception":
         return "ValueError"
     if row.how == "unpicklable result":
@@ -143,13 +143,13 @@ def _phase(row: Row) -> str:
 
 
 def _noted(row: Row, done: str, sample_index: Any = ANY) -> Noted:
-    return Noted(_cause(row), done, _phase(row), sample_index)
+    return Noted(_words(row), done, _phase(row), sample_index)
 
 
 def _restarted(row: Row) -> list[Noted]:
     """Nobody's sample: the worker, or the supervisor, which has no phase."""
-    cause = _cause(row)
-    return [Noted(cause, "restarted", None if cause == "supervisor" else _phase(row))]
+    words = _words(row)
+    return [Noted(words, "restarted", None if words == "supervisor" else _phase(row))]
 
 
 def _done(row: Row) -> str:
@@ -172,7 +172,7 @@ def _fails_to_start(row: Row) -> Epoch:
         return Epoch([Raised(_error(row))], [_noted(row, "raised")])
     if _dies_importing(row):
         return Epoch([Raised(WorkerInitError, ("supervisor",))], [Noted("supervisor", "restarted")], may_note_more=True)
-    return Epoch([Raised(WorkerInitError, (_cause(row),))], [_noted(row, "raised")], may_note_more=True)
+    return Epoch([Raised(WorkerInitError, (_words(row),))], [_noted(row, "raised")], may_note_more=True)
 
 
 # -- a sample ----------------------------------------------------------------------------------------------------------

@@ -151,15 +151,19 @@ def check_incidents(incidents: list[Any], contract: Epoch) -> None:
         return
     if contract.may_note_more:
         assert incidents, "nothing was noted"
-        assert all(contract.incidents[0].cause in incident.cause for incident in incidents), incidents
+        assert all(contract.incidents[0].words in seen_of(incident) for incident in incidents), incidents
         incidents = incidents[-1:]
     assert len(incidents) == len(contract.incidents), (incidents, contract.incidents)
     for incident, promised in zip(incidents, contract.incidents, strict=True):
         check_incident(incident, promised)
 
 
+def seen_of(incident: Any) -> str:
+    return f"{incident.summary}\n{incident.evidence}"
+
+
 def check_incident(incident: Any, promised: Noted) -> None:
-    assert promised.cause in incident.cause, (incident, promised)
+    assert promised.words in seen_of(incident), (incident, promised)
     assert incident.done.startswith(promised.done), (incident, promised)
     assert incident.phase == promised.phase, (incident, promised)
     if promised.sample_index is not ANY:

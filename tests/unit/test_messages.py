@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.workers import messages
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
@@ -120,7 +121,7 @@ def test_places_are_given_for_each_sample_or_for_the_first(places: tuple[int, ..
             doing=Doing(Phase.FETCH, 4, 5, 6),
             replaced=True,
             reason=Reason.HUNG,
-            stack="File",
+            evidence=Evidence(Ending.HUNG, python_stack="File"),
         ),
         Retire(worker_id=1),
         Stop(grace_s=0.5),
