@@ -274,9 +274,10 @@ class Worker:
         assert self._job is not None
         doing = "reading its indices"
         try:
-            indices = pickle.loads(self._bytes_at(unit.indices))
+            pickled, places = self._request(unit)
+            indices = pickle.loads(pickled)
             try:
-                samples = self._fetcher.fetch(indices, unit.places, one_by_one=unit.one_by_one)
+                samples = self._fetcher.fetch(indices, places, one_by_one=unit.one_by_one)
             except Exception:
                 doing = _sample(self._job, indices, self._row[POSITION])
                 raise
@@ -289,6 +290,12 @@ class Worker:
         if self._is_incomplete(samples):
             return Outcome(Kind.BAD_SAMPLES, None)
         return self._collate(samples, unit)
+
+    def _request(self, unit: Unit) -> tuple[bytes, tuple[int, ...]]:
+        """The unit's indices, pickled, and their places in the epoch."""
+        if isinstance(unit.indices, bytes):
+            return unit.indices, unit.places
+        return messages.unpack_request(self._bytes_at(unit.indices))
 
     def _is_incomplete(self, samples: Any) -> bool:
         """Whether what was passed over leaves no batch, or one that the main process will have to fill."""
