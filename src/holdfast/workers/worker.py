@@ -410,9 +410,13 @@ def learn_segment(segments: dict[int, Segment], message: tuple[Any, ...], handle
 def _sample(job: Job | None, indices: Any, position: int) -> str:
     if job is None or job.is_iterable:
         return f"element {position} of the batch" if position >= 0 else "next(dataset)"
-    if not job.auto_collation:
-        return f"dataset[{indices!r}]"
-    return f"dataset[{indices[position]!r}]" if position >= 0 else f"dataset.__getitems__({indices!r:.200})"
+    try:
+        if not job.auto_collation:
+            return f"dataset[{indices!r:.200}]"
+        # (not by its place: a batch sampler may give whatever can be iterated)
+        return f"dataset[{list(indices)[position]!r}]" if position >= 0 else f"dataset.__getitems__({indices!r:.200})"
+    except Exception:  # what can be neither iterated again nor shown must not hide the user's exception
+        return f"sample {position} of the batch"
 
 
 def _name_thread() -> None:
