@@ -49,8 +49,8 @@ class LinuxWorkerHandle(BaseWorkerHandle):
     """A child of the supervisor's, known by its pidfd."""
 
     def __init__(self, context: Any) -> None:
-        super().__init__(context)
         self._pidfd = -1
+        super().__init__(context)
 
     def is_alive(self) -> bool:
         return self._pidfd >= 0 and not self._ended_within(0)
