@@ -23,6 +23,7 @@ from holdfast.transport.slots import PooledSegment
 from holdfast.workers import pipes, recruit
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import Board, Doing
+from holdfast.workers.handles import BaseWorkerHandle
 from holdfast.workers.messages import Reason
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import MainEnd
@@ -145,27 +146,12 @@ class Recruit:
             self.process.close()
 
 
-class PortableWorkerHandle:
-    """A worker as other code sees it, as of a `multiprocessing.Process`: `pid` is that of its latest life."""
-
-    daemon = True
+class PortableWorkerHandle(BaseWorkerHandle):
+    """A child of our own."""
 
     def __init__(self, context: Any) -> None:
-        # A process object that is never started: it gives the name and number that torch's worker would have.
-        unstarted = context.Process()
-        self.name: str = unstarted.name
-        self.identity: tuple[int, ...] = unstarted._identity
+        super().__init__(context)
         self._recruit: Recruit | None = None
-        self._pid: int | None = None
-        self._exitcode: int | None = None
-
-    def __repr__(self) -> str:
-        state = "started" if self.is_alive() else f"stopped exitcode={self.exitcode}"
-        return f"<holdfast worker name={self.name!r} pid={self._pid} {state} daemon>"
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
 
     @property
     def exitcode(self) -> int | None:
