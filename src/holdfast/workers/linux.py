@@ -125,7 +125,10 @@ class Crew:
             has_been_ready=self._has_been_ready,
             job=CarriedJob(self._job),
         )
-        self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
+        with start_methods.unnumbered():
+            self._process = self._context.Process(
+                target=supervisor.main, args=(spec,), name="holdfast-supervisor", daemon=True
+            )
         try:
             with main_module.startable():
                 self._process.start()

@@ -20,7 +20,7 @@ import psutil
 
 from holdfast.transport import main_module, names
 from holdfast.transport.slots import PooledSegment
-from holdfast.workers import pipes, recruit
+from holdfast.workers import pipes, recruit, start_methods
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import Board, Doing
 from holdfast.workers.handles import BaseWorkerHandle
@@ -86,7 +86,8 @@ class Recruit:
         self.line = MainEnd(ours, room)
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid())
-        self.process = _WorkerProcess(self._name, self._identity, spec)
+        with start_methods.unnumbered():
+            self.process = _WorkerProcess(self._name, self._identity, spec)
         try:
             with main_module.startable(), _interrupts_held_back():
                 self.process.start()
