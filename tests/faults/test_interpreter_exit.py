@@ -17,6 +17,7 @@ QUIET = (
     "thread",
     "ended_thread",
     "waiting_daemon_thread",
+    "busy_daemon_threads",
     "stuck_workers",
     "reference_cycle",
     "two_iterators",

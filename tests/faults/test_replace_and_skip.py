@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, SequentialSampler
+from torch.utils.data import BatchSampler, Dataset, SequentialSampler
 
 from helpers import Numbers
 from holdfast import DataLoader
@@ -19,6 +19,7 @@ from records import Asked, AskedStream, Calls, flat
 pytestmark = pytest.mark.timeout(60)
 
 LENGTH = 40
+MANY = 65_536
 BAD = frozenset({0, 1, 2, 3, 7, 18, 21, 39})
 
 
@@ -163,3 +164,23 @@ def test_in_any_order_skip_delivers_the_same_samples(num_workers: int) -> None:
     """in_order=False: nothing is lost or repeated."""
     with DataLoader(Holes(longest_s=0.01), 4, num_workers=num_workers, on_error="skip", in_order=False) as loader:
         assert sorted(flat(loader)) == sorted(set(range(LENGTH)) - BAD)
+
+
+class OneCrash(Dataset[int]):
+    """As many samples as in two large batches, one of which ends its process."""
+
+    def __len__(self) -> int:
+        return 2 * MANY
+
+    def __getitem__(self, index: int) -> int:
+        if index == MANY + 5:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return index
+
+
+@pytest.mark.parametrize(("on_error", "size"), [("skip", MANY - 1), ("replace", MANY)])
+def test_a_batch_of_very_many_samples_loses_one(on_error: Any, size: int) -> None:
+    """What it asks for then is larger than a message: each sample has a place of its own in the epoch."""
+    with DataLoader(OneCrash(), MANY, num_workers=2, on_error=on_error) as loader:
+        assert [len(batch) for batch in loader] == [MANY, size]
+        assert [sample.index for sample in loader.skipped_samples] == [MANY + 5]

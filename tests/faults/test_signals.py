@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import psutil
 import pytest
+import torch
 
-from helpers import CLOSE_DEADLINE_S, Program
+from helpers import CLOSE_DEADLINE_S, Numbers, Program, numbers
+from holdfast import DataLoader
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -86,3 +89,19 @@ def test_a_sigterm_handler_that_exits_ends_the_program_with_its_status(state: st
         program.process.send_signal(signal.SIGTERM)
         assert (program.wait(CLOSE_DEADLINE_S), program.stderr) == (5, "")
         program.wait_until_nothing_is_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_that_the_program_ignores_is_ignored_by_all_of_it(number: signal.Signals) -> None:
+    """`nohup`, and a terminal that is closed: supervisor and workers stay, as torch's workers do."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with DataLoader(Numbers(80), 4, num_workers=2) as loader:
+            iterator = iter(loader)
+            first = next(iterator)
+            for process in psutil.Process().children(recursive=True):
+                process.send_signal(number)
+            assert torch.equal(torch.cat([first, *iterator]), numbers(0, 80, 4))
+            assert (loader.stats().supervisor_restarts, loader.stats().restarts) == (0, 0)
+    finally:
+        signal.signal(number, before)

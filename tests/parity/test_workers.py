@@ -111,11 +111,24 @@ def test_workers_can_be_inspected(loader_class: type[Any]) -> None:
     assert [worker.daemon for worker in workers] == [True, True]
     assert len({worker.name for worker in workers}) == 2
     assert all(re.fullmatch(r"Process-\d+", worker.name) for worker in workers)
+
     iterator._shutdown_workers()
     for worker in workers:
         worker.join(JOIN_DEADLINE_S)
     assert [worker.is_alive() for worker in workers] == [False, False]
     assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+@pytest.mark.parametrize("backend", [None, "portable"])
+def test_workers_are_numbered_from_epoch_to_epoch_as_torchs(backend: str | None) -> None:
+    """What else is started for them takes no number."""
+    names = []
+    for _ in range(2):
+        iterator = iter(HoldfastLoader(range(4), num_workers=2, backend=backend))
+        names += [worker.name for worker in iterator._workers]
+        next(iterator)
+    numbers = [int(name.rpartition("-")[2]) for name in names]
+    assert numbers == list(range(numbers[0], numbers[0] + 4))
 
 
 class Pids(Informed):

@@ -85,6 +85,22 @@ def waiting_daemon_thread(method: str) -> None:
     assert waiting.wait(60)
 
 
+def busy_daemon_threads(method: str) -> None:
+    """Daemon threads ask for one batch after the other, while the interpreter ends around them."""
+    begun = threading.Barrier(4)
+
+    def run() -> None:
+        iterator = iter(DataLoader(Numbers(10**6), batch_size=1, num_workers=1, multiprocessing_context=method))
+        next(iterator)
+        begun.wait(60)
+        for _ in iterator:
+            pass
+
+    for _ in range(3):
+        threading.Thread(target=run, daemon=True).start()
+    begun.wait(60)
+
+
 def stuck_workers(method: str) -> None:
     loader = DataLoader(Stuck(100, 4, "asleep"), batch_size=1, num_workers=2, multiprocessing_context=method)
     iterator = iter(loader)
@@ -120,6 +136,7 @@ WAYS = {
         thread,
         ended_thread,
         waiting_daemon_thread,
+        busy_daemon_threads,
         stuck_workers,
         reference_cycle,
         two_iterators,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from holdfast import DataLoader
 from holdfast.loader import backends
 from holdfast.workers.linux import Crew
+from holdfast.workers.portable import PortableCrew
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,25 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_none_is_what_fits_the_platform() -> None:
     """On Linux, ours."""
     assert backends.find(None) is Crew
+
+
+@pytest.mark.parametrize("missing", ["pidfd_open", "P_PIDFD"])
+def test_a_linux_without_pidfds_gets_the_portable_backend(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels before 5.4, and some sandboxes."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("not implemented")
+
+    if missing == "pidfd_open":
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+    else:
+        monkeypatch.setattr(os, "waitid", refuse)
+    backends._for_platform.cache_clear()
+    try:
+        assert backends.find(None) is PortableCrew
+    finally:
+        monkeypatch.undo()
+        backends._for_platform.cache_clear()
 
 
 def test_a_name_of_ours_is_found() -> None:

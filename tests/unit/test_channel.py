@@ -347,3 +347,23 @@ def test_the_ends_are_not_inherited_by_programs() -> None:
     for end in ends:
         assert not end.get_inheritable()
         end.close()
+
+
+@pytest.mark.parametrize("nbytes", [1, MAX_MESSAGE, MAX_MESSAGE + 1, 3_000_000])
+def test_a_whole_message_may_have_any_length(nbytes: int) -> None:
+    """What is too long for a packet travels in a file, and other descriptors with it."""
+    ours, theirs = (Channel(end, blocking=True) for end in channel.pair())
+    reading, writing = os.pipe()
+    data = bytes(range(256)) * (nbytes // 256) + b"x" * (nbytes % 256)
+    ours.send_whole(data, [reading])
+    received = theirs.receive_whole()
+    assert received is not None
+    assert received[0] == data
+    (fd,) = received[1]
+    os.write(writing, b"through it")
+    assert os.read(fd, 20) == b"through it"
+    for each in (reading, writing, fd):
+        os.close(each)
+    ours.close()
+    assert theirs.receive_whole() is None
+    theirs.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -240,6 +241,41 @@ def test_what_can_be_neither_pickled_nor_shown_does_not_hide_the_exception() -> 
     got = journey(error)
     assert type(got) is ValueError
     assert got.args[0] == "the real one"
+
+
+class AsksWhereItIs(Exception):
+    """A constructor that works in the worker and nowhere else."""
+
+    in_worker = True
+
+    def __init__(self, message: str) -> None:
+        if not self.in_worker:
+            raise LookupError("no worker")
+        super().__init__(message)
+        self.worker_id = 3
+
+
+def test_an_exception_whose_constructor_fails_in_the_main_process_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads again in the worker, as with `get_worker_info().id` in it, and not here."""
+    failure = capture(raised(AsksWhereItIs("lost")), WHERE)
+    monkeypatch.setattr(AsksWhereItIs, "in_worker", False)
+    got = rebuild(failure)
+    assert type(got) is AsksWhereItIs
+    assert (got.args, facts(got)) == (("lost",), {"worker_id": 3})
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    path: str
+    offset: int
+
+
+def test_an_exception_that_lets_no_attribute_be_set_arrives_with_notes() -> None:
+    """A frozen dataclass refuses `add_note`, and its own state."""
+    got = journey(FrozenError("a.jpg", 7))
+    assert type(got) is FrozenError
+    assert (got.path, got.offset) == ("a.jpg", 7)
+    assert notes_of(got)[0] == WHERE
 
 
 class SpitefulError(Exception):

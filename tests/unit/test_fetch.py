@@ -129,6 +129,17 @@ def test_a_stop_iteration_is_an_error_and_not_the_end(kind: type[Samples], auto_
     assert isinstance(caught.value.__cause__, StopIteration)
 
 
+class Marked(list[int]):
+    """What a sampler gives together with something that the dataset wants to know."""
+
+
+def test_without_batches_the_dataset_gets_the_very_list() -> None:
+    """It may be of a class of its own."""
+    dataset, indices = Samples(), Marked([3, 1])
+    assert fetcher(dataset, auto_collation=False).fetch(indices) == [30, 10]
+    assert dataset.calls[0] is indices
+
+
 # --- further attempts -------------------------------------------------------------------------------------------------
 
 

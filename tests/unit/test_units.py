@@ -12,7 +12,8 @@ from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.messages import Kind, Result, Unit
+from holdfast.workers.channel import MAX_MESSAGE
+from holdfast.workers.messages import Kind, Result, Unit, pack_unit, unpack_request
 
 from .readings import count_from_here, descriptors, memory_in_use
 
@@ -68,9 +69,22 @@ def test_indices_that_are_too_large_for_a_message_travel_in_a_slot() -> None:
     units.send(0)
     place = sent.orders[0][2][1]
     assert sent.orders[0][1].indices == place.ref
-    assert bytes(place.peek(0, len(payload))) == payload
+    assert unpack_request(place.peek(0, place.touched)) == (payload, (0,))
     units.take(UnitDone(0, header(0), []))
     assert pool.acquire() is place
+    pool.close()
+
+
+def test_places_that_are_too_many_for_a_message_travel_with_the_indices() -> None:
+    """Of a batch that has lost a sample each has its own. The first stays in the message."""
+    units, sent, pool = started()
+    payload, places = pickle.dumps(b"few"), tuple(range(3, 10_000))
+    units.add(0, UnitState(payload, 0, places))
+    units.send(0)
+    order, slots = sent.orders[0][1:]
+    assert len(pack_unit(order)) < MAX_MESSAGE
+    assert (order.indices, order.places) == (slots[1].ref, (3,))
+    assert unpack_request(slots[1].peek(0, slots[1].touched)) == (payload, places)
     pool.close()
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.workers.board import Doing, Phase
+from holdfast.workers.channel import MAX_MESSAGE
 from holdfast.workers.watching import STACK_SIGNAL, Deadline, StopWatch, take_stack, tick_s
 from waits import PATIENCE_S, wait_until
 
@@ -213,6 +214,32 @@ def test_the_stacks_of_all_threads_are_taken_each_time_anew(stacks: int) -> None
         wait_until(lambda: "in hung_here" in take_stack(pidfd, stacks), PATIENCE_S, "the stack")
         wait_until(lambda: "in in_a_thread" in take_stack(pidfd, stacks), PATIENCE_S, "the thread's stack")
         assert os.pread(stacks, 1 << 20, 0).count(b"in hung_here") >= 2
+
+
+MANY_DEEP_THREADS = f"""
+    import faulthandler, threading, time
+    faulthandler.register({int(STACK_SIGNAL)}, file=FD, all_threads=True)
+
+    def deeper(times):
+        time.sleep(1000) if times == 0 else deeper(times - 1)
+
+    def wait():
+        for _ in range(30):
+            threading.Thread(target=deeper, args=(80,), daemon=True).start()
+        hung_here()
+
+    def hung_here():
+        time.sleep(1000)
+"""
+
+
+def test_of_very_many_stacks_as_much_is_taken_as_fits_into_a_message(stacks: int) -> None:
+    """The main thread's, which is the one that hangs, is among them."""
+    with child(MANY_DEEP_THREADS.replace("FD", str(stacks)), stacks) as pidfd:
+        wait_until(lambda: "in hung_here" in take_stack(pidfd, stacks), PATIENCE_S, "the stack")
+        taken = take_stack(pidfd, stacks)
+        assert "in hung_here" in taken
+        assert len(taken) <= MAX_MESSAGE / 2 < os.fstat(stacks).st_size
 
 
 def test_of_a_child_that_writes_nothing_there_is_no_stack_and_no_long_wait(stacks: int) -> None:

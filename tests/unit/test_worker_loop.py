@@ -140,6 +140,16 @@ def test_an_exception_answers_its_unit_and_the_worker_goes_on() -> None:
     assert session.value(good).tolist() == [[1], [4]]
 
 
+@pytest.mark.parametrize("kind", [set, dict.fromkeys, tuple, iter], ids=["set", "dict", "tuple", "iterator"])
+def test_an_exception_is_told_whatever_the_batch_sampler_gives(kind: Callable[[list[int]], Any]) -> None:
+    """A batch need only be something that can be iterated; the sample is named where it can be."""
+    session = Session(Squares())
+    session.order(0, kind([12, 13]))
+    got = session.value(session.run()[0])
+    assert type(got) is LookupError
+    assert ("sample 1 of the batch" if kind is iter else "dataset[13]") in got.__notes__[0]
+
+
 def test_the_board_says_what_was_in_hand() -> None:
     """After the last unit the worker is idle, with that unit's number and the position of its last sample."""
     session = Session(Squares())

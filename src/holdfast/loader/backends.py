@@ -7,6 +7,8 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -40,7 +42,29 @@ def check_context(name: str | None, context: Any) -> None:
 
 
 def _choose(name: str | None) -> str | None:
-    return name or options.forced_backend() or _FOR_PLATFORM.get(sys.platform)
+    return name or options.forced_backend() or _for_platform()
+
+
+@functools.cache
+def _for_platform() -> str | None:
+    if sys.platform == "linux" and not _has_pidfds():
+        return "portable"
+    return _FOR_PLATFORM.get(sys.platform)
+
+
+def _has_pidfds() -> bool:
+    """Linux has them, and waits for them, since 5.4. Older kernels, and some sandboxes, do not."""
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):
+        return False
+    try:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except OSError as error:
+        return isinstance(error, ChildProcessError)  # understood: this process is no child of its own
+    finally:
+        os.close(pidfd)
+    return True
 
 
 def find(name: str | None) -> BackendFactory:

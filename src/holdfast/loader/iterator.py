@@ -27,7 +27,7 @@ from torch.utils.data._utils import pin_memory as torch_pin
 
 from holdfast.errors import TooManySkipped, WorkerError
 from holdfast.incident import Incident
-from holdfast.loader.at_exit import end_at_exit
+from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
 from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
@@ -234,11 +234,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this iterator belongs to the process it was made in; make one in the forked process")
-        if self._is_clean and self._refuge is None:
-            return self._advance()
-        if self._refuge is None:
-            self._refuge = Refuge()
-        return self._refuge.call(self._mend_and_advance)
+        try:
+            if self._is_clean and self._refuge is None:
+                return self._advance()
+            if self._refuge is None:
+                self._refuge = Refuge()
+            return self._refuge.call(self._mend_and_advance)
+        except Exception:
+            hold_daemon_thread()
+            raise
 
     def _advance(self) -> Any:
         """To the next batch, or exception, or the end."""
@@ -373,6 +377,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         finally:
             self._is_waiting = False
             self._counters.waited_s += time.monotonic() - began
+        hold_daemon_thread()
         self._take_in_all(events)
 
     def _take_in_all(self, events: deque[Event]) -> None:

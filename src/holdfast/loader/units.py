@@ -16,9 +16,10 @@ import cloudpickle
 from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.backend import UnitDone, WorkerBackend
-from holdfast.workers.messages import Result, SlotRef, Unit, place_of
+from holdfast.workers.messages import Result, SlotRef, Unit, pack_request, place_of
 
 _INLINE = 32 * 1024  # larger lists of indices travel in a slot
+_PLACE_BYTES = 11  # of one place in a message, at most
 
 
 @dataclass(slots=True)
@@ -99,11 +100,12 @@ class Units:
         state.result = None
         state.attempt += 1
         indices: bytes | SlotRef = state.payload
-        if len(state.payload) > _INLINE:
-            state.indices_slot = self.store(state.payload)
-            indices = state.indices_slot.ref
+        places = state.places
+        if len(state.payload) + _PLACE_BYTES * len(places) > _INLINE:
+            state.indices_slot = self.store(pack_request(state.payload, places))
+            indices, places = state.indices_slot.ref, places[:1]
         slot = state.slot = self._pool.acquire()
-        order = Unit(unit, state.attempt, slot.ref, indices, state.places, state.one_by_one)
+        order = Unit(unit, state.attempt, slot.ref, indices, places, state.one_by_one)
         slots = (slot,) if state.indices_slot is None else (slot, state.indices_slot)
         self._backend.submit(state.worker_id, order, slots)
 

@@ -92,11 +92,15 @@ class _Encoding:
         return _own_reduction(tensor)
 
     def _reduce_array(self, array: np.ndarray[Any, Any]) -> Any:
-        """As numpy's own pickling leaves an array: writable, native, in C order (or Fortran's, where it has that)."""
+        """As numpy's own pickling leaves an array: writable, in C order (or Fortran's, where it has that), and native.
+
+        The fields of a structured array stay as they are.
+        """
         if array.dtype.hasobject or array.nbytes < _INLINE_BUFFER:
             return array.__reduce__()
         order: Literal["F", "C"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-        native = array.astype(array.dtype.newbyteorder("="), order=order, copy=False)
+        dtype = array.dtype if array.dtype.names is not None else array.dtype.newbyteorder("=")
+        native = array.astype(dtype, order=order, copy=False)
         flat = native.ravel(order="K" if native.flags.forc else "C").view(np.uint8)
         self.buffers.append(self.writer.write(flat.data))
         return _array, (len(self.buffers) - 1, native.dtype, native.shape, order)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 MAX_MESSAGE = 64 * 1024
 _MAX_FDS = 64
 _BUFFER = 1 << 20
+_IN_A_FILE = b"the message is in the last descriptor"
 _FD_SPACE = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
 
 
@@ -54,6 +55,29 @@ class Channel:
                 pass
         # descriptors are kept as duplicates: their owner may close them before there is room
         self._outbox.append((data, tuple(os.dup(fd) for fd in fds)))
+
+    def send_whole(self, data: bytes, fds: Sequence[int] = ()) -> None:
+        """The same for data of any length, for a receiver that knows of it."""
+        if len(data) <= MAX_MESSAGE:
+            self.send(data, fds)
+            return
+        file = os.memfd_create("holdfast-letter", os.MFD_CLOEXEC)
+        try:
+            with open(file, "wb", closefd=False) as letter:
+                letter.write(data)
+            self.send(_IN_A_FILE, (*fds, file))
+        finally:
+            os.close(file)
+
+    def receive_whole(self) -> tuple[bytes, list[int]] | None:
+        """What `send_whole` sent."""
+        received = self.receive()
+        if received is None or received[0] != _IN_A_FILE:
+            return received
+        *fds, file = received[1]
+        with open(file, "rb") as letter:
+            letter.seek(0)
+            return letter.read(), fds
 
     def flush(self) -> None:
         """Send what waits, as far as there is room."""

@@ -26,7 +26,10 @@ _OUR_FILES = PurePath(__file__).parent.parent
 
 
 class Failure(NamedTuple):
-    """An exception as plain data. `whole` is its pickle where that works both ways; the rest rebuilds it otherwise."""
+    """An exception as plain data. `whole` is its pickle where that works both ways; the rest rebuilds it otherwise.
+
+    What loads in the worker may still not load in the main process: a constructor may ask where it is.
+    """
 
     whole: bytes | None
     module: str
@@ -45,13 +48,10 @@ def capture(error: BaseException, where: str) -> Failure:
     """Take an exception apart in the worker. `where` becomes the first note in the main process."""
     kind = type(error)
     text = "".join(traceback.format_exception(kind, error, _users_part(error.__traceback__)))
-    whole = _round_trip(error)
-    if whole is not None:
-        return Failure(whole, kind.__module__, kind.__qualname__, None, b"", b"", b"", text, where)
     members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     args = (error.message,) if isinstance(error, BaseExceptionGroup) else error.args
     return Failure(
-        whole=None,
+        whole=_round_trip(error),
         module=kind.__module__,
         qualname=kind.__qualname__,
         class_by_value=_dumps_by_value(kind),
@@ -66,9 +66,16 @@ def capture(error: BaseException, where: str) -> Failure:
 def rebuild(failure: Failure) -> BaseException:
     """The exception, in the main process, with notes that say where it came from."""
     error = _restore(failure)
-    error.add_note(failure.where)
-    error.add_note(f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
+    _add_note(error, failure.where)
+    _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
     return error
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    try:
+        error.add_note(note)
+    except Exception:  # a frozen dataclass: it allows no attribute to be set
+        object.__setattr__(error, "__notes__", [*getattr(error, "__notes__", ()), note])
 
 
 # -- in the worker -----------------------------------------------------------------------------------------------------
@@ -152,11 +159,10 @@ def _load_parts(failure: Failure) -> BaseException:
     error: BaseException = builtin.__new__(kind, *args)
     if issubclass(kind, OSError):
         OSError.__init__(error, *args)  # does nothing where the class has left __init__ alone
-    if not failure.members:
-        error.args = args
-    for name, value in pickle.loads(failure.state).items():
+    state = pickle.loads(failure.state) | ({} if failure.members else {"args": args})
+    for name, value in state.items():
         with contextlib.suppress(AttributeError, TypeError):  # read-only
-            setattr(error, name, value)
+            object.__setattr__(error, name, value)  # also where the class, a frozen dataclass, allows nobody to
     return error
 
 

@@ -72,7 +72,8 @@ class MapFetcher:
         bad = {sample.position for sample in self.bad if not sample.loaded}
         if bad and (len(bad) == len(indices) or self._care.on_error == "replace"):
             return None
-        good = [index for position, index in enumerate(indices) if position not in bad]
+        # the very list where it can be: the sampler may have given one of a class of its own
+        good = [index for position, index in enumerate(indices) if position not in bad] if bad else indices
         self._row[POSITION], self._row[SPAN] = -1, len(indices)
         if self.sample_seed is not None:
             rng.seed_sample(self.sample_seed, places[0])

@@ -1,11 +1,12 @@
 """A worker as other code sees it: pid, is_alive(), join(), exitcode, as of a `multiprocessing.Process`.
 
-The process is the supervisor's child, not ours. Its pidfd came with the news of its start, so what is asked here is
-about that very process, never about another that got its pid. Runs in: main process.
+On Linux the process is the supervisor's child, not ours. Its pidfd came with the news of its start, so what is asked
+here is about that very process, never about another that got its pid. Runs in: main process.
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import select
@@ -14,7 +15,7 @@ import time
 from typing import Any
 
 
-class LinuxWorkerHandle:
+class BaseWorkerHandle(abc.ABC):
     """One worker id through all its lives: `pid` is that of the latest."""
 
     daemon = True
@@ -26,7 +27,6 @@ class LinuxWorkerHandle:
         self.identity: tuple[int, ...] = unstarted._identity
         self.start_method: str | None = unstarted._start_method
         self._pid: int | None = None
-        self._pidfd = -1
         self._exitcode: int | None = None
 
     def __repr__(self) -> str:
@@ -40,6 +40,17 @@ class LinuxWorkerHandle:
     @property
     def exitcode(self) -> int | None:
         return self._exitcode
+
+    @abc.abstractmethod
+    def is_alive(self) -> bool: ...
+
+
+class LinuxWorkerHandle(BaseWorkerHandle):
+    """A child of the supervisor's, known by its pidfd."""
+
+    def __init__(self, context: Any) -> None:
+        self._pidfd = -1
+        super().__init__(context)
 
     def is_alive(self) -> bool:
         return self._pidfd >= 0 and not self._ended_within(0)

@@ -128,7 +128,10 @@ class Crew:
             has_been_ready=self._has_been_ready,
             job=CarriedJob(self._job),
         )
-        self._process = self._context.Process(target=supervisor.main, args=(spec,), daemon=True)
+        with start_methods.unnumbered():
+            self._process = self._context.Process(
+                target=supervisor.main, args=(spec,), name="holdfast-supervisor", daemon=True
+            )
         try:
             with main_module.startable():
                 self._process.start()
@@ -271,7 +274,7 @@ class Crew:
         assert self._control is not None
         while True:
             try:
-                received = self._control.receive()
+                received = self._control.receive_whole()
             except BlockingIOError:
                 return
             if received is None:

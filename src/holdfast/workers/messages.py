@@ -34,7 +34,7 @@ SlotRef = tuple[int, int, int]  # a range as a worker knows it: segment, offset,
 
 
 class Unit(NamedTuple):
-    """One batch to load. `indices` is a pickle, or the place of one that is too large for a message."""
+    """One batch to load. `indices` is a pickle; if that is too large for a message, the place of a packed request."""
 
     unit: int
     attempt: int
@@ -50,6 +50,16 @@ def pack_unit(unit: Unit) -> bytes:
 
 def unpack_unit(message: tuple[Any, ...]) -> Unit:
     return Unit(*message[1:])
+
+
+def pack_request(indices: bytes, places: tuple[int, ...]) -> bytes:
+    """What a unit asks for, where that is too large for a message. Its first place is in the message all the same."""
+    return marshal.dumps((indices, places))
+
+
+def unpack_request(data: bytes | memoryview) -> tuple[bytes, tuple[int, ...]]:
+    indices, places = marshal.loads(data)
+    return indices, places
 
 
 def place_of(places: Sequence[int], position: int) -> int:

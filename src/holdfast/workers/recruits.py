@@ -22,9 +22,10 @@ import psutil
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.transport import main_module, names
 from holdfast.transport.slots import PooledSegment
-from holdfast.workers import pipes, recruit
+from holdfast.workers import pipes, recruit, start_methods
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import DOING, Board, Doing
+from holdfast.workers.handles import BaseWorkerHandle
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import MainEnd
@@ -103,7 +104,8 @@ class Recruit:
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         ends = self.traces.ends if self.traces is not None else None
         spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
-        self.process = _WorkerProcess(self._name, self._identity, spec)
+        with start_methods.unnumbered():
+            self.process = _WorkerProcess(self._name, self._identity, spec)
         try:
             with main_module.startable(), _interrupts_held_back():
                 self.process.start()
@@ -190,27 +192,12 @@ class Recruit:
             self.process.close()
 
 
-class PortableWorkerHandle:
-    """A worker as other code sees it, as of a `multiprocessing.Process`: `pid` is that of its latest life."""
-
-    daemon = True
+class PortableWorkerHandle(BaseWorkerHandle):
+    """A child of our own."""
 
     def __init__(self, context: Any) -> None:
-        # A process object that is never started: it gives the name and number that torch's worker would have.
-        unstarted = context.Process()
-        self.name: str = unstarted.name
-        self.identity: tuple[int, ...] = unstarted._identity
+        super().__init__(context)
         self._recruit: Recruit | None = None
-        self._pid: int | None = None
-        self._exitcode: int | None = None
-
-    def __repr__(self) -> str:
-        state = "started" if self.is_alive() else f"stopped exitcode={self.exitcode}"
-        return f"<holdfast worker name={self.name!r} pid={self._pid} {state} daemon>"
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
 
     @property
     def exitcode(self) -> int | None:

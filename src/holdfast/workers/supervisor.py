@@ -112,8 +112,10 @@ def _become_independent() -> Any:
     """Shed what a fork of the training process brings along. Returns its handler of SIGINT, for the workers."""
     # SIGINT is meant for the main process; the terminal sends it to all.
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it: meant for all of a program
+            signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     gc.disable()  # a collection would touch, and so copy, every page inherited from the main process
     # Daemonic for the main process, which ends it at exit; not for itself, or it could have no children.
@@ -266,7 +268,7 @@ class Supervisor:
     # -- talking to main -------------------------------------------------------------------------------------------
 
     def _tell(self, message: object, fds: list[int] | None = None) -> None:
-        self._control.send(pickle.dumps(message), fds or ())
+        self._control.send_whole(pickle.dumps(message), fds or ())
 
     def _take_orders(self) -> bool:
         """Read what main has said. False when it has closed its end."""

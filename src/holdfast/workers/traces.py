@@ -65,6 +65,7 @@ class Traces:
         self._pid = -1
         self._memory: MemoryWatch | None = None
         self._is_ready = False
+        self._hang_stack = ""
         self._native_stack = ""
         self._waiting_in = ""
         self._missing: list[str] = []
@@ -101,10 +102,10 @@ class Traces:
         self._waiting_in = _first_line(f"/proc/{self._pid}/wchan")  # before the signal, which wakes it
         pidfd = os.pidfd_open(self._pid)
         try:
-            said = take_stack(pidfd, self._stacks)
+            self._hang_stack = take_stack(pidfd, self._stacks)
         finally:
             os.close(pidfd)
-        if not said:
+        if not self._hang_stack:
             self._native_stack, why_not = native_stack(self._pid)
             self._missing += ["Python stack: the worker blocks the signal that asks for it", why_not]
 
@@ -146,7 +147,8 @@ class Traces:
         self._close()
 
     def _python_stack(self) -> str:
-        return os.pread(self._stacks, _STACK_BYTES, 0).decode(errors="replace")
+        """Of all threads: as it was asked for, or, after a crash, the one at fault first."""
+        return self._hang_stack or os.pread(self._stacks, _STACK_BYTES, 0).decode(errors="replace")
 
     def _close(self) -> None:
         os.close(self._stacks)

@@ -20,6 +20,7 @@ _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
 _STOPPED_GRACE_S = 1.0
 _STACK_WITHIN_S = 0.2
+_LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred threads have more to tell
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
 
 
@@ -79,4 +80,5 @@ def take_stack(pidfd: int, file: int) -> str:
         if grown == size > start:
             break  # it has written, and writes no more
         size = grown
+    start = max(start, size - _LONGEST_STACK)  # the main thread comes last
     return os.pread(file, size - start, start).decode(errors="replace")

@@ -302,9 +302,10 @@ class Worker:
         assert self._job is not None
         doing = "reading its indices"
         try:
-            indices = pickle.loads(self._bytes_at(unit.indices))
+            pickled, places = self._request(unit)
+            indices = pickle.loads(pickled)
             try:
-                samples = self._fetcher.fetch(indices, unit.places, one_by_one=unit.one_by_one)
+                samples = self._fetcher.fetch(indices, places, one_by_one=unit.one_by_one)
             except Exception:
                 doing = _sample(self._job, indices, self._row[POSITION])
                 raise
@@ -317,6 +318,12 @@ class Worker:
         if self._is_incomplete(samples):
             return Outcome(Kind.BAD_SAMPLES, None)
         return self._collate(samples, unit)
+
+    def _request(self, unit: Unit) -> tuple[bytes, tuple[int, ...]]:
+        """The unit's indices, pickled, and their places in the epoch."""
+        if isinstance(unit.indices, bytes):
+            return unit.indices, unit.places
+        return messages.unpack_request(self._bytes_at(unit.indices))
 
     def _is_incomplete(self, samples: Any) -> bool:
         """Whether what was passed over leaves no batch, or one that the main process will have to fill."""
@@ -431,9 +438,13 @@ def learn_segment(segments: dict[int, Segment], message: tuple[Any, ...], handle
 def _sample(job: Job | None, indices: Any, position: int) -> str:
     if job is None or job.is_iterable:
         return f"element {position} of the batch" if position >= 0 else "next(dataset)"
-    if not job.auto_collation:
-        return f"dataset[{indices!r}]"
-    return f"dataset[{indices[position]!r}]" if position >= 0 else f"dataset.__getitems__({indices!r:.200})"
+    try:
+        if not job.auto_collation:
+            return f"dataset[{indices!r:.200}]"
+        # (not by its place: a batch sampler may give whatever can be iterated)
+        return f"dataset[{list(indices)[position]!r}]" if position >= 0 else f"dataset.__getitems__({indices!r:.200})"
+    except Exception:  # what can be neither iterated again nor shown must not hide the user's exception
+        return f"sample {position} of the batch"
 
 
 def _name_thread() -> None:
