@@ -63,7 +63,7 @@ class Channel:
             return
         file = os.memfd_create("holdfast-letter", os.MFD_CLOEXEC)
         try:
-            with open(file, "wb", closefd=False) as letter:
+            with os.fdopen(file, "wb", closefd=False) as letter:
                 letter.write(data)
             self.send(_IN_A_FILE, (*fds, file))
         finally:
@@ -75,7 +75,7 @@ class Channel:
         if received is None or received[0] != _IN_A_FILE:
             return received
         *fds, file = received[1]
-        with open(file, "rb") as letter:
+        with os.fdopen(file, "rb") as letter:
             letter.seek(0)
             return letter.read(), fds
 
