@@ -35,7 +35,7 @@ from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
-from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
@@ -154,6 +154,8 @@ class Crew:
         self._order(worker_id, _Order(messages.pack_unit(unit), tuple(slot.segment for slot in slots)))
 
     def restore(self, worker_id: int, progress: bytes, slot: Slot | None) -> None:
+        if is_lost_again(worker_id, self._backlog):
+            return
         self._unsettled.discard(worker_id)
         if slot is None:
             self._order(worker_id, _Order(messages.pack_restore(progress), ()))
