@@ -34,6 +34,12 @@ def test_the_board_says_what_was_in_hand(phase: Phase, position: int, expected: 
     assert where(Doing(phase, 5, position, 1)) is expected
 
 
+def test_samples_that_die_together_after_each_was_loaded_alone_are_a_bad_batch() -> None:
+    """One by one has been tried: once more would never end."""
+    assert where(Doing(Phase.FETCH, 5, -1, 1), one_by_one=True) is Where.BATCH
+    assert where(Doing(Phase.FETCH, 5, 2, 1), one_by_one=True) is Where.SAMPLE
+
+
 def test_every_phase_has_its_place() -> None:
     """A phase that is added later must be thought of here."""
     assert {where(Doing(phase, 0, 0, 1)) for phase in Phase} == {Where.NOTHING, Where.SAMPLE, Where.BATCH}

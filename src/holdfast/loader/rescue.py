@@ -101,7 +101,7 @@ class Rescue:
     def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
         """Decide about the unit in hand. False if nothing can go on."""
         state = self._units[suspect] if suspect is not None else None
-        place = recovery.where(lost.doing) if state is not None else Where.NOTHING
+        place = recovery.where(lost.doing, one_by_one=state.one_by_one) if state is not None else Where.NOTHING
         deaths = _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
         if decision is Decision.RESTART:

@@ -251,7 +251,8 @@ class Worker:
         if self._fetcher is None:
             self._begin_epoch()
         row = self._row
-        row[PHASE] = Phase.FETCH  # before the unit: who reads the unit first never sees a new one and an old phase
+        # before the unit: who reads the unit first never sees a new one with an old phase, or an old unit's position
+        row[PHASE], row[POSITION] = Phase.FETCH, -1
         row[UNIT] = self._unit = unit.unit
         if self._ended:
             return  # the main process knows by now, or will with the message under way
