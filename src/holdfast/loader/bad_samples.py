@@ -54,7 +54,7 @@ class BadSamples:
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
         """`samples`: how many the epoch has, if known."""
-        self.epoch, self._seed, self._samples = epoch, seed, samples
+        self.epoch, self._seed, self._samples = epoch, mix(seed, epoch), samples
         self._skipped = 0
         self._history.clear()
         self._substitutes: dict[int, int] = {}  # by place: how many were asked for
@@ -126,6 +126,7 @@ class BadSamples:
             if substitute is substitutes.NONE_LEFT:
                 return Fate.RAISE
             listed[sample.position] = substitute
+            state.deaths.pop(places[sample.position], None)  # it has attempts of its own
         for sample, index in zip(bad, given_up, strict=True):
             self._note_replaced(batch, index, sample, places[sample.position], listed[sample.position])
         state.change(listed, places)
