@@ -231,6 +231,18 @@ def test_more_than_max_skipped_is_too_many(
                     assert flat(loader) == list(range(len(errors), LENGTH))
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("kind", [Asked, AskedStream])
+def test_after_too_many_every_later_next_says_so(kind: Any, num_workers: int, tmp_path: Path) -> None:
+    """Nobody can go on by accident with an epoch that is over; the next epoch counts anew."""
+    dataset = kind(LENGTH, Calls(tmp_path / "calls"), {0: ValueError("broken")})
+    with DataLoader(dataset, 2, num_workers=num_workers, on_error="skip", max_skipped=0) as loader:
+        iterator = iter(loader)
+        for _ in range(3):
+            with pytest.raises(TooManySkipped, match=r"^1 samples"):
+                next(iterator)
+
+
 @pytest.mark.parametrize("max_restarts", [0, 2])
 def test_more_deaths_between_samples_than_max_restarts_are_too_many(max_restarts: int) -> None:
     """Killed while it waits for work: so often it is restarted, and the epoch is whole; once more is too much."""
