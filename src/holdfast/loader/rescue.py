@@ -155,7 +155,7 @@ class Rescue:
             self._deliveries.lose_stream(worker_id, error)
             return
         self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
-        self._progress.pass_over_collate(worker_id)
+        self._progress.pass_over_collate(worker_id, lost.doing.span)
         if self._policy.on_error == "raise":
             self._deliveries.fail(unit, losses.given_up(lost, [], self._deliveries.batch_number(unit), deaths))
         else:
@@ -200,15 +200,14 @@ class Rescue:
 
     def took_out(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
         """A batch has come, without some of its samples, or with some that were loaded at a later attempt."""
+        self._pass_over(unit, worker_id, bad, "replaced" if self._policy.on_error == "replace" else "skipped")
+
+    def _pass_over(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample], done: str) -> None:
         state = self._units[unit]
         for sample in bad:
-            done = "retried" if sample.loaded else self._done_in_worker()
-            self._note_raised(unit, worker_id, sample, done, state.listed)
+            self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else done, state.listed)
             if not sample.loaded:
                 self._note_skipped(unit, worker_id, state, sample)
-
-    def _done_in_worker(self) -> str:
-        return "replaced" if self._policy.on_error == "replace" else "skipped"
 
     def _note_skipped(self, unit: int, worker_id: int, state: UnitState, sample: messages.BadSample) -> None:
         batch = self._deliveries.batch_number(unit)
@@ -221,7 +220,7 @@ class Rescue:
     def bad_samples(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
         """No batch was made: samples are missing that are to be replaced, or all of them are."""
         if self._is_iterable:
-            self.took_out(unit, worker_id, bad)
+            self._pass_over(unit, worker_id, bad, "skipped")  # also with "replace": no other element could stand for it
             self._deliveries.void(unit)
             return
         state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]
