@@ -129,6 +129,10 @@ class Rescue:
     def _give_up_on(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         batch = self._deliveries.batch_number(unit)
         reason = losses.how(lost)
+        if batch < 0:
+            self._note(lost, state, "skipped", deaths)
+            self._give_up_left(lost.worker_id, unit)
+            return
         if self._is_iterable:
             self._give_up_element(lost, unit, state, deaths, decision)
             return
@@ -145,10 +149,6 @@ class Rescue:
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
         elements = self._progress.elements(worker_id)
-        if self._deliveries.batch_number(unit) < 0:
-            self._note(lost, state, "skipped")
-            self._give_up_left(worker_id)
-            return
         if decision is Decision.BAD_SAMPLE:
             self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(worker_id, reason, elements + lost.doing.position, lost)
@@ -163,10 +163,10 @@ class Rescue:
             self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
             self._deliveries.void(unit)
 
-    def _give_up_left(self, worker_id: int) -> None:
-        """Of an epoch that was left early: nobody waits for it, and its iterable goes no further."""
+    def _give_up_left(self, worker_id: int, suspect: int) -> None:
+        """Of an epoch that was left early: nobody waits for it, and an iterable goes no further."""
         for unit in self._units.sent_to(worker_id):
-            if self._deliveries.batch_number(unit) < 0:
+            if unit == suspect or (self._is_iterable and self._deliveries.batch_number(unit) < 0):
                 self._units.give_up(unit)
 
     def _pass_over_elements(self, unit: int, worker_id: int, places: Iterable[int], reason: str) -> None:
