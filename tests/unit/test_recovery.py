@@ -27,6 +27,7 @@ ENDS = (Reason.EXITED, Reason.HUNG)
         (Phase.ENDING, 3, Where.NOTHING),
         (Phase.BACKOFF, 3, Where.NOTHING),
         (Phase.REPLAY, 3, Where.NOTHING),
+        (Phase.HAND_OVER, 3, Where.NOTHING),
     ],
 )
 def test_the_board_says_what_was_in_hand(phase: Phase, position: int, expected: Where) -> None:

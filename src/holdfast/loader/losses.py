@@ -24,6 +24,7 @@ _DOING = {
     Phase.ENDING: "ending",
     Phase.BACKOFF: "waiting for another attempt",
     Phase.REPLAY: "running the iterable up to where it was",
+    Phase.HAND_OVER: "handing a batch over",
 }
 _FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
 

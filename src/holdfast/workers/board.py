@@ -32,10 +32,11 @@ class Phase(IntEnum):
     IDLE = 1
     FETCH = 2  # in the dataset
     COLLATE = 3  # in collate_fn
-    SEND = 4  # laying the batch out, sending its header
+    SEND = 4  # laying the batch out
     ENDING = 5
     BACKOFF = 6  # waiting before another attempt at a sample
     REPLAY = 7  # running an iterable up to where a lost worker had it
+    HAND_OVER = 8  # sending the header of a batch that lies ready, for which the main process may have to make room
 
 
 class Doing(NamedTuple):

@@ -76,7 +76,7 @@ class _Life:
             return  # its end is under way
         if self.stop_watch.is_over(elapsed_s):
             self.reason = Reason.STOPPED
-        elif self.deadline.is_over(doing, elapsed_s):
+        elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.hung_at = Reason.HUNG, doing
             self.stack = take_stack(self.pidfd, self.stacks)
         else:

@@ -359,7 +359,9 @@ class Worker:
         aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
-        self._channel.send(messages.pack_result(result), writer.spilled_handles())
+        data, handles = messages.pack_result(result), writer.spilled_handles()
+        self._row[PHASE] = Phase.HAND_OVER  # no deadline runs: a main process in a long step may leave no room
+        self._channel.send(data, handles)
 
     def _aside(self) -> bytes:
         """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
