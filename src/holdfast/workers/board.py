@@ -21,7 +21,7 @@ from holdfast.transport.segments import PAGE, Segment
 from holdfast.workers.passing import PassedSegment
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
-_TICK, _BUSY, _CLOSING = 0, 1, 2
+_TICK, _BUSY, _CLOSING, _IMPORTING = 0, 1, 2, 3
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
 
 
@@ -106,6 +106,13 @@ class Board:
 
     def is_busy(self) -> bool:
         return bool(self._cells[_BUSY])
+
+    def set_importing(self, number: int) -> None:
+        """Said by a supervisor: which of the job's modules it is about to import, counted from 1; 0: none."""
+        self._cells[_IMPORTING] = number
+
+    def importing(self) -> int:
+        return int(self._cells[_IMPORTING])
 
     def set_closing(self) -> None:
         """Said by the main process before it hangs up on its workers: it is not dead."""

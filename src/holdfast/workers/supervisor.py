@@ -91,7 +91,7 @@ def main(spec: SupervisorSpec) -> None:
     try:
         on_interrupt = _become_independent()
         threads = taint.native_threads()
-        import_quietly(spec.job.modules)
+        import_quietly(spec.job.modules, spec.board.set_importing)
         supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
