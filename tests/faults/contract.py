@@ -171,7 +171,9 @@ def _fails_to_start(row: Row) -> Epoch:
     if row.how in RAISES:
         return Epoch([Raised(_error(row))], [_noted(row, "raised")])
     if _dies_importing(row):
-        return Epoch([Raised(WorkerInitError, ("supervisor",))], [Noted("supervisor", "restarted")], may_note_more=True)
+        ended = row.how if row.how.startswith("SIG") else f"status {EXIT_STATUS}"
+        error = Raised(WorkerInitError, ("supervisor", "while importing", ended))
+        return Epoch([error], [Noted("supervisor", "restarted")], may_note_more=True)
     return Epoch([Raised(WorkerInitError, (_words(row),))], [_noted(row, "raised")], may_note_more=True)
 
 

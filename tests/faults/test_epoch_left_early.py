@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader as StockLoader
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from helpers import worker_pids
+from helpers import DiesAlways, worker_pids
 from holdfast import DataLoader
 
 pytestmark = pytest.mark.timeout(60)
@@ -146,3 +146,13 @@ def test_an_element_that_kills_in_an_epoch_that_was_left_ends_nothing_of_the_nex
         indices = sorted(int(index) for batch in loader for index in batch[:, 0])
     assert indices == list(range(LENGTH))
     assert deaths.stat().st_size == 2
+
+
+def test_a_bad_sample_of_an_epoch_that_was_left_is_not_listed_in_the_next() -> None:
+    """Nobody waits for it: it is listed when the next epoch asks for it, once, with the batch it belongs to."""
+    dataset = DiesAlways(8, 3, "SIGSEGV")
+    options: dict[str, Any] = {"num_workers": 1, "prefetch_factor": 4, "persistent_workers": True}
+    with DataLoader(dataset, 1, **options, on_error="skip") as loader:
+        next(iter(loader))
+        assert len(list(loader)) == 7
+        assert [(sample.index, sample.epoch, sample.batch) for sample in loader.skipped_samples] == [(3, 1, 3)]

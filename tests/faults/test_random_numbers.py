@@ -158,3 +158,19 @@ def test_with_rng_sample_a_skipped_sample_changes_no_other(tmp_path: Path) -> No
         fault = Fault(how, False, tmp_path / "struck", os.getpid())
         with DataLoader(Drawing(fault), **options, on_error="skip") as loader:
             assert run(loader) == expected
+
+
+def test_without_workers_a_sampler_goes_on_with_its_own_random_numbers() -> None:
+    """One that draws as it goes, from the generators that the samples are kept away from, does not draw the same over
+    and over again.
+    """
+
+    class Drawing(list[int]):
+        def __iter__(self) -> Any:
+            return (random.randrange(10_000) for _ in range(20))
+
+    random.seed(3)
+    expected = [random.randrange(10_000) for _ in range(20)]
+    random.seed(3)
+    loader = DataLoader(range(10_000), 2, sampler=Drawing(), rng="sample")  # type: ignore[arg-type]
+    assert [int(value) for batch in loader for value in batch] == expected

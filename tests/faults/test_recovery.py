@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import BatchSampler, SequentialSampler, default_collate
 
 from faulty import Fault
 from helpers import PATIENCE_S, Numbers, wait_until, worker_pids
@@ -164,6 +164,52 @@ def test_a_batch_that_cannot_be_collated_is_replaced_whole(tmp_path: Path) -> No
     assert not {4, 5, 6, 7} & set(delivered[4:8])
 
 
+class _DiesOfLists(Numbers):
+    """Each sample can be loaded alone; the batch of sample 5 ends the process that loads it."""
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        if len(index) > 1 and BAD in index:
+            os._exit(3)
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_batch_that_kills_only_as_a_whole_is_one_bad_batch(on_error: Any) -> None:
+    """batch_size=None, and a list of indices for each: after each was loaded alone it is not tried for ever."""
+    sampler = BatchSampler(SequentialSampler(range(LENGTH)), 4, drop_last=False)
+    dataset = _DiesOfLists(LENGTH)
+    with DataLoader(dataset, None, sampler=sampler, num_workers=2, on_error=on_error) as loader:
+        outcomes = stubborn(iter(loader))
+        listed = [sample.index for sample in loader.skipped_samples]
+    assert (outcomes[0], outcomes[-1]) == ([0, 1, 2, 3], [8, 9, 10, 11])
+    assert listed == ([] if on_error == "raise" else [4, 5, 6, 7])
+    if on_error == "skip":
+        assert len(outcomes) == 2
+    elif on_error == "raise":
+        assert isinstance(outcomes[1], WorkerCrashed)
+        assert "[4, 5, 6, 7]" in str(outcomes[1])
+    else:
+        assert len(outcomes[1]) == 4
+        assert not {4, 5, 6, 7} & set(outcomes[1])
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_a_large_batch_without_its_bad_samples_reaches_its_worker(on_error: Any) -> None:
+    """Each sample has a place of its own then, and ten thousand places are more than a message takes."""
+    with DataLoader(_Large(20_000), 10_000, num_workers=1, on_error=on_error) as loader:
+        for _ in range(2):  # in the second it is known to be bad
+            sizes = [len(batch) for batch in loader]
+            assert sizes == [10_000 - (on_error == "skip"), 10_000]
+        assert list({incident.sample_index for incident in loader.incidents}) == [BAD]
+
+
+class _Large(Numbers):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == BAD:
+            raise ValueError("broken")
+        return torch.tensor(index)
+
+
 # -- too much ----------------------------------------------------------------------------------------------------------
 
 
@@ -183,6 +229,18 @@ def test_more_than_max_skipped_is_too_many(
             else:
                 for _ in range(2):
                     assert flat(loader) == list(range(len(errors), LENGTH))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("kind", [Asked, AskedStream])
+def test_after_too_many_every_later_next_says_so(kind: Any, num_workers: int, tmp_path: Path) -> None:
+    """Nobody can go on by accident with an epoch that is over; the next epoch counts anew."""
+    dataset = kind(LENGTH, Calls(tmp_path / "calls"), {0: ValueError("broken")})
+    with DataLoader(dataset, 2, num_workers=num_workers, on_error="skip", max_skipped=0) as loader:
+        iterator = iter(loader)
+        for _ in range(3):
+            with pytest.raises(TooManySkipped, match=r"^1 samples"):
+                next(iterator)
 
 
 @pytest.mark.parametrize("max_restarts", [0, 2])

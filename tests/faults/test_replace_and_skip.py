@@ -78,7 +78,6 @@ def test_a_substitute_is_of_the_same_batch_if_there_is_one() -> None:
     assert not set(in_order[0]) & BAD  # all of the first batch are bad
 
 
-@pytest.mark.xfail(reason="candidates after the first batch are those that happen to have been sent", strict=True)
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_first_batch_without_a_good_sample_is_replaced_alike_in_each_run(num_workers: int, tmp_path: Path) -> None:
     """Nothing came before it: samples that come after it stand in it, also where it is known to be bad beforehand."""

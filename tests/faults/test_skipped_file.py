@@ -174,3 +174,26 @@ def test_two_loaders_share_a_file(tmp_path: Path) -> None:
     assert sorted(entry["index"] for entry in entries(file)[1:]) == [2, 3, 8]
     with new_loader(dataset(tmp_path), file) as loader:
         assert flat(loader) == [index for index in range(LENGTH) if index not in (2, 3, 8)]
+
+
+class _Tensors(list[Any]):
+    """A sampler that gives tensors, as `torch.randperm` does."""
+
+    def __iter__(self) -> Any:
+        return iter(torch.arange(LENGTH))
+
+
+class _TakesTensors(Asked):
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return super().__getitem__(int(index))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_sample_whose_index_is_a_tensor_is_not_tried_again_either(num_workers: int, tmp_path: Path) -> None:
+    """Neither in the next epoch nor in the next run."""
+    data = _TakesTensors(LENGTH, Calls(tmp_path / "calls"), {BAD: ValueError("broken header")})
+    for _ in range(2):
+        with new_loader(data, tmp_path / "skipped", num_workers, sampler=_Tensors()) as loader:
+            for _ in range(2):
+                assert flat(loader) == REST
+    assert data.calls.counts()[str(BAD)] == 1

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import torch
+from torch.utils.data import IterableDataset
 
 from faulty import Fault
 from helpers import CLOSE_DEADLINE_S, PATIENCE_S, Numbers, wait_until, wait_until_ended, worker_pids
 from holdfast import DataLoader, WorkerTimeout
+from holdfast.workers.board import Phase
 from records import flat, stubborn
 
 pytestmark = pytest.mark.timeout(90)
@@ -176,3 +179,47 @@ def test_after_torchs_timeout_a_new_epoch_is_whole(tmp_path: Path) -> None:
             list(loader)
         (tmp_path / "gate").touch()
         assert flat(loader) == list(range(LENGTH))
+
+
+@pytest.mark.parametrize("backend", [None, "portable"])
+def test_a_stop_is_no_hang_though_the_time_for_a_sample_is_shorter_than_the_grace(
+    backend: str | None, tmp_path: Path
+) -> None:
+    """Nobody's sample is to blame: it is loaded again, and skipped by no one."""
+    dataset = Struck(Fault("SIGSTOP", True, tmp_path / "struck", os.getpid()))
+    options: dict[str, Any] = {"max_retries": 0, "sample_timeout": 0.3, "backend": backend}
+    with DataLoader(dataset, 2, num_workers=2, on_error="skip", **options) as loader:
+        assert flat(loader) == list(range(LENGTH))
+        assert ["stopped" in incident.cause for incident in loader.incidents] == [True]
+
+
+class Talkative(IterableDataset[torch.Tensor]):
+    """With each batch it tells of a state that is as large as a message allows."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def state_dict(self) -> Any:
+        return self.next, os.urandom(30_000)
+
+    def load_state_dict(self, state: Any) -> None:
+        self.next = state[0]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while self.next < 400:
+            self.next += 1
+            yield torch.tensor(self.next - 1)
+
+
+def test_a_worker_that_waits_for_the_main_process_is_no_hang(tmp_path: Path) -> None:
+    """During a long training step nobody reads what it sends, and there is room for so much only."""
+    options: dict[str, Any] = {"num_workers": 1, "prefetch_factor": 400, "sample_timeout": 0.3, "max_retries": 0}
+    with DataLoader(Talkative(), 1, **options) as loader:
+        iterator = iter(loader)
+        first = int(next(iterator))
+        board = iterator._backend._board
+        wait_until(lambda: board.doing(0).phase is Phase.HAND_OVER, PATIENCE_S, "a worker that has to wait")
+        ticks = board.ticks()
+        wait_until(lambda: board.ticks() > ticks + 20, PATIENCE_S, "a while")
+        assert [first, *(int(value) for value in iterator)] == list(range(400))
+        assert list(loader.incidents) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import torch
 from helpers import PATIENCE_S, DiesAlways, DiesOnce, Numbers, Stream, die, numbers, wait_until, worker_pids
 from holdfast import DataLoader
 from holdfast.errors import WorkerCrashed, WorkerInitError
+from holdfast.workers.board import Phase
+from records import Calls
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -95,6 +98,44 @@ def test_a_worker_that_was_replaced_during_a_long_training_step_is_heard(method:
             if number in (10, 20, 30):
                 kill_and_wait_for_the_next_life(iterator, worker_id=number // 10 % 2)
     assert number == BATCHES - 1
+
+
+class Noted(Numbers):
+    """Each sample leaves a line when it is asked for, and comes when the gate is open."""
+
+    def __init__(self, calls: Calls, gate: Path) -> None:
+        super().__init__(LENGTH)
+        self.calls = calls
+        self.gate = gate
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.calls.note(index)
+        while not self.gate.exists():
+            time.sleep(0.005)
+        return super().__getitem__(index)
+
+
+def test_a_worker_that_was_lost_twice_during_a_long_training_step_loads_its_batches_once(tmp_path: Path) -> None:
+    """Both losses are heard of at once: only the last life is told what to do, and only once. Told twice, it would load
+    its batches twice, the first time into slots that are no longer its own.
+    """
+    dataset = Noted(Calls(tmp_path / "calls"), tmp_path / "gate")
+    with DataLoader(dataset, BATCH_SIZE, num_workers=1) as loader:
+        iterator = iter(loader)
+        supervisor = psutil.Process(psutil.Process(worker_pids(iterator)[0]).ppid())
+        wait_until(lambda: dataset.calls.counts()["0"] == 1, PATIENCE_S, "the first sample")
+        for _ in range(2):
+            (worker,) = supervisor.children()
+            wait_until(lambda: iterator._backend._board.doing(0).phase is not Phase.STARTING, PATIENCE_S, "a worker")
+            worker.kill()
+            wait_until(lambda old=worker: _is_replaced(supervisor, old), PATIENCE_S, "the next life")
+        dataset.gate.touch()
+        assert torch.equal(torch.cat(list(iterator)), numbers(0, LENGTH, 4))
+    assert dataset.calls.counts() == {**{str(index): 1 for index in range(LENGTH)}, "0": 2}
+
+
+def _is_replaced(supervisor: psutil.Process, old: psutil.Process) -> bool:
+    return [child for child in supervisor.children() if child != old] == supervisor.children() != []
 
 
 def test_persistent_workers_survive_a_kill_between_epochs() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from torch.utils.data import ChainDataset
+import torch
+from torch.utils.data import ChainDataset, IterableDataset
+
+from holdfast import DataLoader
 
 from .datasets import as_list, same
 from .scenarios import Scenario, assert_parity
@@ -114,3 +118,22 @@ def test_the_warning_about_a_passed_length_is_really_there() -> None:
         warnings.simplefilter("always")
         assert len(list(loader)) == 6
     assert [warning.category for warning in recorded] == [UserWarning] * 3
+
+
+class OpenedOnce(IterableDataset[int]):
+    """Counts how often it is asked for an iterator."""
+
+    opened = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.opened += 1
+        return iter(range(6))
+
+
+def test_without_workers_an_iterable_is_opened_once_for_each_epoch() -> None:
+    """Also where it is our iterator that reads it: opening may take a file, a connection, or the first element."""
+    dataset = OpenedOnce()
+    loader = DataLoader(dataset, 2, on_error="skip")
+    for epoch in (1, 2):
+        assert torch.cat(list(loader)).tolist() == list(range(6))
+        assert dataset.opened == epoch

@@ -14,6 +14,7 @@ from holdfast.errors import TooManySkipped
 from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.policy import Policy
+from holdfast.loader.supply import Supply
 from holdfast.loader.units import UnitState, dump_indices
 
 HISTORY = 256
@@ -229,6 +230,52 @@ def test_indices_that_do_not_compare_are_replaced_too() -> None:
     assert bad.give_up(1, state, lost(0)) is Fate.AGAIN
     assert state.indices.tolist() == [1, 2]
     assert ledger.skipped[0].index.tolist() == [3, 4]
+
+
+def test_the_choice_is_another_in_another_epoch() -> None:
+    """In the long run."""
+    chosen = set()
+    for epoch in range(30):
+        bad, _ = made("replace")
+        bad.begin_epoch(epoch, 7, 1000)
+        state = unit(list(range(100)))
+        bad.screen(0, state)
+        bad.give_up(0, state, lost(50))
+        chosen.add(state.indices[50])
+    assert len(chosen) > 10
+
+
+def test_a_substitute_has_attempts_of_its_own() -> None:
+    """The deaths at the sample before it are not counted against it."""
+    bad, _ = made("replace")
+    state = unit([10, 11], first=40)
+    bad.screen(0, state)
+    state.deaths.update({40: 1, 41: 2})
+    bad.give_up(0, state, lost(1))
+    assert state.deaths == {40: 1}
+
+
+def test_the_choice_among_later_samples_does_not_depend_on_how_many_were_sent() -> None:
+    """Those yet to be sent are candidates as well, in the order of the sampler."""
+    chosen = set()
+    for sent in range(5):
+        bad, ledger = made("replace")
+        ledger.known.add(92, "r")
+        bad.supply = Supply(iter([[90, 91], [92], [4, 5, 6], [7], [8]]), auto_collation=True)
+        states = [send_next(bad) for _ in range(1 + sent)]
+        assert bad.give_up(0, states[0], lost(0, 1)) is Fate.AGAIN
+        chosen.add(tuple(states[0].indices))
+    assert len(chosen) == 1
+    assert set(*chosen) <= {4, 5, 6}
+
+
+def send_next(bad: BadSamples) -> UnitState:
+    assert bad.supply is not None
+    state = bad.supply.peek()
+    assert state is not None
+    bad.supply.taken()
+    bad.screen(0, state)
+    return state
 
 
 def test_there_is_an_end_to_substitutes_that_cannot_be_loaded() -> None:

@@ -100,13 +100,24 @@ def test_what_comes_late_of_the_epoch_before_changes_random_numbers_only(case: C
 def test_a_unit_whose_collation_kills_is_passed_over_each_in_its_place(case: Case) -> None:
     """The elements are taken, not collated; the state is that before it."""
     case.heard(0, 2, stream_state=b"s")
-    case.progress.pass_over_collate(0)
+    case.progress.pass_over_collate(0, 8)
     assert case.restored(0) == Progress({}, {}, 3, 16, b"s", 2, 8, (2,))
     case.heard(0, 4)
-    case.progress.pass_over_collate(0)
+    case.progress.pass_over_collate(0, 8)
     assert case.restored(0).uncollated == (2, 4)
     case.begin_epoch()
     assert case.restored(0).uncollated == ()
+
+
+def test_elements_of_units_that_were_passed_over_count(case: Case) -> None:
+    """The next ones, and those of the unit that is heard of then, come after them."""
+    case.heard(0, 2)
+    for elements in (24, 32):
+        case.progress.pass_over_collate(0, 8)
+        assert case.progress.elements(0) == elements
+    case.heard(0, 5)
+    assert case.progress.last_elements(0) == range(32, 40)
+    assert case.progress.elements(0) == 40
 
 
 def test_an_iterable_that_has_ended_is_not_run_again(case: Case) -> None:

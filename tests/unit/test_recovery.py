@@ -27,11 +27,18 @@ ENDS = (Reason.EXITED, Reason.HUNG)
         (Phase.ENDING, 3, Where.NOTHING),
         (Phase.BACKOFF, 3, Where.NOTHING),
         (Phase.REPLAY, 3, Where.NOTHING),
+        (Phase.HAND_OVER, 3, Where.NOTHING),
     ],
 )
 def test_the_board_says_what_was_in_hand(phase: Phase, position: int, expected: Where) -> None:
     """A position is that of the last sample: it counts only while one is being loaded."""
     assert where(Doing(phase, 5, position, 1)) is expected
+
+
+def test_samples_that_die_together_after_each_was_loaded_alone_are_a_bad_batch() -> None:
+    """One by one has been tried: once more would never end."""
+    assert where(Doing(Phase.FETCH, 5, -1, 1), one_by_one=True) is Where.BATCH
+    assert where(Doing(Phase.FETCH, 5, 2, 1), one_by_one=True) is Where.SAMPLE
 
 
 def test_every_phase_has_its_place() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,19 @@ def test_numbers_of_numpy_are_the_same_index() -> None:
     known.add(17, "r")
     assert np.int64(17) in known
     assert known.add(np.int64(17), "r") is False
+
+
+def test_tensors_of_one_number_are_the_same_index(path: Path) -> None:
+    """As from `torch.randperm` without `tolist()`: each is another object, and equals no other as a key."""
+    known = KnownBad()
+    assert known.add(torch.tensor(17), "r") is True
+    assert 17 in known
+    assert torch.tensor(17) in known
+    assert torch.tensor(18) not in known
+    assert known.reason(torch.tensor(17)) == "r"
+    assert known.add(torch.tensor(17), "r") is False
+    SkippedFile(path, 64).append(torch.tensor(17), "r")
+    assert SkippedFile(path, 64).read() == {17: "r"}
 
 
 @pytest.mark.parametrize("index", [[1, 2], {"a": 1}, np.arange(3), (1, [2])], ids=repr)

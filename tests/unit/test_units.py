@@ -143,6 +143,17 @@ def test_descriptors_that_did_not_arrive_are_an_error() -> None:
     pool.close()
 
 
+@pytest.mark.parametrize("unit", [9, 0])
+def test_descriptors_that_did_not_arrive_of_a_result_that_nobody_wants_are_no_error(unit: int) -> None:
+    """Of a unit that was given up, or sent again: that one may still come out well."""
+    units, _, pool = started()
+    units.add(0, UnitState(b"", 0))
+    units.send(0)
+    assert units.take(UnitDone(0, header(unit, attempt=0, spilled=(MB,)), [])) is None
+    assert units.sent_to(0) == [0]
+    pool.close()
+
+
 def test_a_unit_that_is_given_up_gives_its_slots_back() -> None:
     """Granted, spilled, and that of its indices."""
     units, _, pool = started()

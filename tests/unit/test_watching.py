@@ -154,10 +154,10 @@ def test_a_child_that_is_continued_within_the_grace_is_well() -> None:
         watch = StopWatch(pidfd)
         for _ in range(3):
             signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
-            wait_until(lambda: watch.is_over(0.0) or watch._is_stopped, PATIENCE_S, "the stop")
+            wait_until(lambda: watch.is_over(0.0) or watch.is_stopped, PATIENCE_S, "the stop")
             assert not watch.is_over(0.9)
             signal.pidfd_send_signal(pidfd, signal.SIGCONT)
-            wait_until(lambda: not (watch.is_over(0.0) or watch._is_stopped), PATIENCE_S, "the continuation")
+            wait_until(lambda: not (watch.is_over(0.0) or watch.is_stopped), PATIENCE_S, "the continuation")
 
 
 def test_stopped_and_continued_between_two_looks_is_nothing() -> None:
@@ -248,6 +248,25 @@ def test_of_a_child_that_writes_nothing_there_is_no_stack_and_no_long_wait(stack
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
         os.waitid(os.P_PIDFD, pidfd, os.WSTOPPED | os.WNOWAIT)
         assert take_stack(pidfd, stacks) == ""
+
+
+def test_of_a_long_stack_the_end_is_taken(stacks: int) -> None:
+    """It has to fit into a message; the main thread's stack is the last."""
+    program = f"""
+        import os, signal, time
+
+        def write(*_):
+            os.write({stacks}, b"x" * 100_000 + b"the main thread")
+
+        signal.signal({int(STACK_SIGNAL)}, write)
+
+        def wait():
+            time.sleep(1000)
+    """
+    with child(program, stacks) as pidfd:
+        stack = take_stack(pidfd, stacks)
+    assert stack.endswith("the main thread")
+    assert len(stack) < 60_000
 
 
 def test_of_a_child_that_is_gone_there_is_no_stack(stacks: int) -> None:

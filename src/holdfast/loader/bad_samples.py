@@ -9,17 +9,20 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
 from holdfast.loader import substitutes
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.skips import SkippedSample
+from holdfast.loader.supply import Supply
 from holdfast.loader.units import UnitState
+from holdfast.workers.rng import mix
 
-_HISTORY = 256  # units before one whose samples may stand for its bad ones
+_HISTORY = 256  # units before one, or after it, whose samples may stand for its bad ones
 _MAX_SUBSTITUTES = 16  # tried for one place
 
 
@@ -45,12 +48,13 @@ class BadSamples:
     def __init__(self, ledger: Ledger, *, ahead: int = 0) -> None:
         """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
+        self.supply: Supply | None = None  # of this epoch: what is yet to be sent
         self._history: deque[tuple[int, UnitState]] = deque(maxlen=_HISTORY + 1 + ahead)  # as the sampler gave them
         self.begin_epoch(0, 0, None)
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
         """`samples`: how many the epoch has, if known."""
-        self.epoch, self._seed, self._samples = epoch, seed, samples
+        self.epoch, self._seed, self._samples = epoch, mix(seed, epoch), samples
         self._skipped = 0
         self._history.clear()
         self._substitutes: dict[int, int] = {}  # by place: how many were asked for
@@ -122,13 +126,14 @@ class BadSamples:
             if substitute is substitutes.NONE_LEFT:
                 return Fate.RAISE
             listed[sample.position] = substitute
+            state.deaths.pop(places[sample.position], None)  # it has attempts of its own
         for sample, index in zip(bad, given_up, strict=True):
             self._note_replaced(batch, index, sample, places[sample.position], listed[sample.position])
         state.change(listed, places)
         return Fate.AGAIN
 
     def _substitute(self, state: UnitState, first: int, place: int) -> Any:
-        """Another sample of the batch, or of those before it; in the first batches, of those after it.
+        """Another sample of the batch, or of those before it; if none is good, of those after it, one by one.
 
         Of the batch as the sampler gave it: what stands in it by now depends on the order in which bad ones were found.
         """
@@ -138,12 +143,18 @@ class BadSamples:
         # As many as there were when the unit was sent, whatever was sent since: that is a matter of timing.
         before = [unit for start, unit in self._history if start < first][-_HISTORY:]
         earlier = [index for unit in before for index in unit.listed]
-        later = [index for start, unit in self._history if start > first for index in unit.listed]
 
         def is_bad(index: Any) -> bool:
             return index in self._ledger.known or any(_are_equal(index, other) for other in state.given_up)
 
-        return substitutes.choose((state.sampled, earlier, later), is_bad, self._seed, place)
+        groups = itertools.chain((state.sampled, earlier), self._later(first))
+        return substitutes.choose(groups, is_bad, self._seed, place)
+
+    def _later(self, first: int) -> Iterator[Sequence[Any]]:
+        """The units after this one, in the order of the sampler, whether they have been sent by now or not."""
+        sent = (unit.listed for start, unit in self._history if start > first)
+        unsent = self.supply.ahead() if self.supply is not None else ()
+        return itertools.islice(itertools.chain(sent, unsent), _HISTORY)
 
     def _note_replaced(self, batch: int, index: Any, sample: BadSample, place: int, substitute: Any) -> None:
         """One entry for each place, whatever was tried in it: how many were depends on what is known by then."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch.utils.data.graph_settings
+from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
@@ -16,8 +18,10 @@ from holdfast.errors import TooManySkipped
 from holdfast.incident import Incident
 from holdfast.loader import losses
 from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
+from holdfast.loader.interrupts import came_from_handler
 from holdfast.loader.ledger import Blame, Ledger
-from holdfast.loader.units import UnitState, dump_indices
+from holdfast.loader.supply import Supply
+from holdfast.loader.units import UnitState
 from holdfast.workers import messages, rng
 from holdfast.workers.board import private_row
 from holdfast.workers.failures import Failure, capture, rebuild
@@ -34,7 +38,12 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
     """One epoch in this process."""
 
     def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+        # Not torch's own class: it asks an iterable for an iterator, and the one that is used would be a second.
+        torch_loader._BaseDataLoaderIter.__init__(self, loader)
+        if self._timeout != 0:
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        if isinstance(self._dataset, IterDataPipe | MapDataPipe):
+            torch.utils.data.graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
         self._ledger: Ledger = loader._ledger
         self._policy = self._ledger.policy
         self._ledger.take_seed(int(self._base_seed))
@@ -42,9 +51,10 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._is_iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
         self._bad = BadSamples(self._ledger)
         self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, _count(loader, self._policy.max_skipped))
+        self._supply = self._bad.supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
         self._generators = GeneratorStates() if self._policy.rng == "sample" else None
         self._fetcher = self._make_fetcher()
-        self._position = 0
+        self._broken: BaseException | None = None
         self._batch = -1
 
     def _make_fetcher(self) -> MapFetcher | IterableFetcher:
@@ -72,40 +82,55 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         return f"raised in this process, batch {self._batch}, {doing}"
 
     def _next_data(self) -> Any:
-        if self._generators is None:
-            return self._next_batch()
-        outside = self._generators.read()  # the training program's own random numbers are not to be touched
-        try:
-            return self._next_batch()
-        finally:
-            self._generators.restore(outside)
-
-    def _next_batch(self) -> Any:
         """The next batch that has anything in it."""
         while True:
+            if self._broken is not None:
+                raise self._broken.with_traceback(None)
             state = self._next_unit()
-            fate: Fate | None = Fate.AGAIN
-            if not self._is_iterable:
-                fate = self._bad.screen(self._batch, state)
-            while fate is Fate.AGAIN:
-                samples = self._fetch(state)
-                lost = [bad for bad in self._fetcher.bad if not bad.loaded]
-                fate = self._judge(state, lost, is_empty=samples is None or (self._auto_collation and not samples))
-                if fate is None:
-                    batch, fate = self._collate(state, samples)
-                    if fate is None:
-                        return self._pinned(batch)
+            batch, fate = self._load_apart(state)
+            if fate is None:
+                return self._pinned(batch)
             if fate is Fate.RAISE:
                 raise self._error or TooManySkipped(f"every sample that could stand in batch {self._batch} is bad")
 
     def _next_unit(self) -> UnitState:
-        indices = next(self._sampler_iter)
+        try:
+            state = self._supply.peek()
+        except Exception as error:
+            if not came_from_handler(error):
+                self._supply.taken()
+            raise
+        self._supply.taken()
+        if state is None:
+            raise StopIteration
         self._batch += 1
         self._error: BaseException | None = None
-        is_list = self._auto_collation or isinstance(indices, list)
-        state = UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
-        self._position += len(indices) if is_list else 1
         return state
+
+    def _load_apart(self, state: UnitState) -> tuple[Any, Fate | None]:
+        """The training program's own random numbers, and the sampler's, are not to be touched."""
+        if self._generators is None:
+            return self._load(state)
+        outside = self._generators.read()
+        try:
+            return self._load(state)
+        finally:
+            self._generators.restore(outside)
+
+    def _load(self, state: UnitState) -> tuple[Any, Fate | None]:
+        """A batch, or what becomes of the unit."""
+        try:
+            fate: Fate | None = Fate.AGAIN if self._is_iterable else self._bad.screen(self._batch, state)
+            batch = None
+            while fate is Fate.AGAIN:
+                samples = self._fetch(state)
+                fate = self._judge(state, is_empty=samples is None or (self._auto_collation and not samples))
+                if fate is None:
+                    batch, fate = self._collate(state, samples)
+        except TooManySkipped as error:
+            self._broken = error  # raised by every later next() as well, as with workers
+            raise
+        return batch, fate
 
     def _fetch(self, state: UnitState) -> Any:
         self._first_element = self._fetcher.elements
@@ -117,12 +142,24 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             losses.attach(error, self._note(capture(error, ""), "raised"))
             raise
 
-    def _judge(self, state: UnitState, lost: Sequence[messages.BadSample], *, is_empty: bool) -> Fate | None:
+    def _judge(self, state: UnitState, *, is_empty: bool) -> Fate | None:
         """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
-        for bad in self._fetcher.bad:
-            index = (0, bad.position) if self._is_iterable else state.listed[bad.position]
-            done = "retried" if bad.loaded else _DONE[self._policy.on_error]
-            self._note(Failure(*bad.failure), done, sample_index=index)
+        bad = self._fetcher.bad
+        if not bad:
+            return None
+        listed = [] if self._is_iterable else state.listed
+        done = "raised"
+        try:
+            fate = self._pass_over(state, [sample for sample in bad if not sample.loaded], is_empty=is_empty)
+            if fate is not Fate.RAISE:
+                done = "skipped" if fate is Fate.VOID else _DONE[self._policy.on_error]
+        finally:
+            for sample in bad:
+                index = (0, sample.position) if self._is_iterable else listed[sample.position]
+                self._note(Failure(*sample.failure), "retried" if sample.loaded else done, sample_index=index)
+        return fate
+
+    def _pass_over(self, state: UnitState, lost: Sequence[messages.BadSample], *, is_empty: bool) -> Fate | None:
         if not lost:
             return None
         given_up = [BadSample(bad.position, losses.raised(Failure(*bad.failure))) for bad in lost]

@@ -180,7 +180,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     # -- giving out work -------------------------------------------------------------------------------------------
 
     def _prefetch(self) -> None:
-        self._supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
+        self._supply = self._bad.supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
         for k in range(self._schedule.capacity):
             self._try(functools.partial(self._assign_next, is_first=k == 0))
 

@@ -29,6 +29,7 @@ class _Run:
     first_unit: int
     progress: Progress
     last_elements: range = range(0)
+    passed: int = 0  # elements of units that were passed over since the worker was heard of
 
 
 class WorkersProgress:
@@ -64,7 +65,7 @@ class WorkersProgress:
         if run is None:
             return
         old = run.progress
-        run.last_elements = range(old.elements, aside.elements)
+        run.last_elements, run.passed = range(old.elements + run.passed, aside.elements), 0
         run.progress = old._replace(
             at_epoch_start=aside.at_epoch_start or old.at_epoch_start,
             units=aside.units,
@@ -75,15 +76,17 @@ class WorkersProgress:
 
     def elements(self, worker_id: int) -> int:
         """How many elements a worker's iterable has given in this epoch."""
-        return self._runs[worker_id][-1].progress.elements
+        run = self._runs[worker_id][-1]
+        return run.progress.elements + run.passed
 
     def last_elements(self, worker_id: int) -> range:
         """The places, in the worker's stream, of the elements of the last unit it finished."""
         return self._runs[worker_id][-1].last_elements
 
-    def pass_over_collate(self, worker_id: int) -> None:
-        """The next unit of an iterable has killed its worker in collate_fn: go on after it."""
+    def pass_over_collate(self, worker_id: int, elements: int) -> None:
+        """The next unit of an iterable, of so many elements, has killed its worker in collate_fn: go on after it."""
         run = self._runs[worker_id][-1]
+        run.passed += elements
         units, uncollated = run.progress.units, run.progress.uncollated
         run.progress = run.progress._replace(units=units + 1, uncollated=(*uncollated, units))
 

@@ -22,7 +22,7 @@ class Where(Enum):
     NOTHING = "nothing"
     SAMPLE = "one sample"
     MANY = "samples that one call loads"
-    BATCH = "a batch that is being made or sent"
+    BATCH = "a batch that is being made or sent, or samples that can be loaded each, but not together"
 
 
 class Decision(Enum):
@@ -35,9 +35,12 @@ class Decision(Enum):
     BAD_BATCH = "no batch can be made of these samples"
 
 
-def where(doing: Doing) -> Where:
+def where(doing: Doing, *, one_by_one: bool = False) -> Where:
+    """`one_by_one`: its unit was being loaded one sample at a time already."""
+    if doing.phase is Phase.FETCH and doing.position >= 0:
+        return Where.SAMPLE
     if doing.phase is Phase.FETCH:
-        return Where.SAMPLE if doing.position >= 0 else Where.MANY
+        return Where.BATCH if one_by_one else Where.MANY
     return Where.BATCH if doing.phase in (Phase.COLLATE, Phase.SEND) else Where.NOTHING
 
 

@@ -112,7 +112,7 @@ class Rescue:
     def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
         """Decide about the unit in hand. False if nothing can go on."""
         state = self._units[suspect] if suspect is not None else None
-        place = recovery.where(lost.doing) if state is not None else Where.NOTHING
+        place = recovery.where(lost.doing, one_by_one=state.one_by_one) if state is not None else Where.NOTHING
         deaths = _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
         if decision is Decision.RESTART:
@@ -143,6 +143,10 @@ class Rescue:
     def _give_up_on(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         batch = self._deliveries.batch_number(unit)
         reason = losses.how(lost)
+        if batch < 0:
+            self._note(lost, state, "skipped", deaths)
+            self._give_up_left(lost.worker_id, unit)
+            return
         if self._is_iterable:
             self._give_up_element(lost, unit, state, deaths, decision)
             return
@@ -160,17 +164,13 @@ class Rescue:
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id, reason = lost.worker_id, losses.how(lost)
         elements = self._progress.elements(worker_id)
-        if self._deliveries.batch_number(unit) < 0:
-            self._note(lost, state, "skipped")
-            self._give_up_left(worker_id)
-            return
         if decision is Decision.BAD_SAMPLE:
             noted = self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(lost, elements + lost.doing.position)
             self._deliveries.lose_stream(worker_id, self._blame(error, noted))
             return
         noted = self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
-        self._progress.pass_over_collate(worker_id)
+        self._progress.pass_over_collate(worker_id, lost.doing.span)
         if self._policy.on_error == "raise":
             error = losses.given_up(lost, [], self._bad.epoch, self._deliveries.batch_number(unit), deaths)
             self._deliveries.fail(unit, self._blame(error, noted))
@@ -179,10 +179,10 @@ class Rescue:
             self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
             self._deliveries.void(unit)
 
-    def _give_up_left(self, worker_id: int) -> None:
-        """Of an epoch that was left early: nobody waits for it, and its iterable goes no further."""
+    def _give_up_left(self, worker_id: int, suspect: int) -> None:
+        """Of an epoch that was left early: nobody waits for it, and an iterable goes no further."""
         for unit in self._units.sent_to(worker_id):
-            if self._deliveries.batch_number(unit) < 0:
+            if unit == suspect or (self._is_iterable and self._deliveries.batch_number(unit) < 0):
                 self._units.give_up(unit)
 
     def _pass_over_elements(self, unit: int, worker_id: int, places: Iterable[int], reason: str) -> None:
@@ -216,15 +216,14 @@ class Rescue:
 
     def took_out(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
         """A batch has come, without some of its samples, or with some that were loaded at a later attempt."""
+        self._pass_over(unit, worker_id, bad, "replaced" if self._policy.on_error == "replace" else "skipped")
+
+    def _pass_over(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample], done: str) -> None:
         state = self._units[unit]
         for sample in bad:
-            done = "retried" if sample.loaded else self._done_in_worker()
-            self._note_raised(unit, worker_id, sample, done, state.listed)
+            self._note_raised(unit, worker_id, sample, "retried" if sample.loaded else done, state.listed)
             if not sample.loaded:
                 self._note_skipped(unit, worker_id, state, sample)
-
-    def _done_in_worker(self) -> str:
-        return "replaced" if self._policy.on_error == "replace" else "skipped"
 
     def _note_skipped(self, unit: int, worker_id: int, state: UnitState, sample: messages.BadSample) -> None:
         batch = self._deliveries.batch_number(unit)
@@ -237,7 +236,7 @@ class Rescue:
     def bad_samples(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:
         """No batch was made: samples are missing that are to be replaced, or all of them are."""
         if self._is_iterable:
-            self.took_out(unit, worker_id, bad)
+            self._pass_over(unit, worker_id, bad, "skipped")  # also with "replace": no other element could stand for it
             self._deliveries.void(unit)
             return
         state, lost = self._units[unit], [sample for sample in bad if not sample.loaded]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import numbers
+import operator
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -50,18 +51,19 @@ class KnownBad:
 
     def __contains__(self, index: object) -> bool:
         try:
-            return index in self._reasons
+            return _number_or_itself(index) in self._reasons
         except TypeError:
             return False
 
     def reason(self, index: Any) -> str:
-        return self._reasons[index]
+        return self._reasons[_number_or_itself(index)]
 
     def add(self, index: Any, reason: str) -> bool:
         """Note an index; False if it was known, or cannot be noted."""
+        key = _number_or_itself(index)
         try:
-            is_new = index not in self._reasons
-            self._reasons.setdefault(index, reason)
+            is_new = key not in self._reasons
+            self._reasons.setdefault(key, reason)
         except TypeError:
             return False
         return is_new
@@ -88,6 +90,7 @@ class SkippedFile:
 
     def append(self, index: Any, reason: str) -> None:
         """Add a line, whole or not at all. An index that JSON cannot say is left out: it could not be read back."""
+        index = _number_or_itself(index)
         if not isinstance(index, numbers.Integral | str | tuple) or isinstance(index, bool):
             return
         try:
@@ -128,6 +131,16 @@ class SkippedFile:
             f"skipped_file={str(self.path)!r} is not a file of skipped samples of holdfast. "
             f"Name another file; nothing was written to it"
         )
+
+
+def _number_or_itself(index: Any) -> Any:
+    """A tensor that is one whole number, as some samplers give, is that number: it would equal no other tensor."""
+    if type(index) is int or getattr(index, "ndim", None) != 0:
+        return index
+    try:
+        return operator.index(index)
+    except TypeError:
+        return index
 
 
 def _parse(line: bytes) -> dict[str, Any]:

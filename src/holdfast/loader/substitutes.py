@@ -1,7 +1,8 @@
 """Which sample takes the place of a bad one. Pure, and the same whatever the timing.
 
-Candidates are tried in an order that depends only on seed and position: first those of the same batch, then those that
-the sampler gave before. A known bad one is passed over, which gives the same result as trying it.
+Candidates are tried in an order that depends only on seed (the epoch's) and position: first those of the same batch,
+then those that the sampler gave before, then those that it gives after it. A known bad one is passed over, which gives
+the same result as trying it.
 Runs in: main process.
 """
 

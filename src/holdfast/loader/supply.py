@@ -1,16 +1,39 @@
-"""What the sampler gives, as units to be sent. One at a time, and none is lost when a signal handler raises in between.
+"""What the sampler gives, as units to be sent. None is lost when a signal handler raises in between.
+
+It may be looked ahead, beyond the next unit: what was drawn for that comes later, in its turn.
 
 Runs in: main process, in the thread that calls `next()`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from types import GeneratorType
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdfast.loader.interrupts import came_from_handler
 from holdfast.loader.units import UnitState, dump_indices
+
+
+class _Given(NamedTuple):
+    payload: bytes  # pickled before the sampler goes on: it may use its list again
+    length: int
+    is_list: bool
+
+    def unit(self, position: int) -> UnitState:
+        return UnitState(self.payload, places=(position,), is_list=self.is_list)
+
+
+class _Raised(NamedTuple):
+    """The sampler raised here. It is told when this is next, after the good units before it."""
+
+    error: Exception
+    length: int = 0
+
+
+_KEPT = (_Given, _Raised)
 
 
 class Supply:
@@ -19,30 +42,63 @@ class Supply:
     def __init__(self, indices: Iterator[Any], *, auto_collation: bool) -> None:
         self._indices = indices
         self._auto_collation = auto_collation
-        self._drawn: deque[Any] = deque()  # given, and not yet taken over
+        self._drawn: deque[Any] = deque()  # and not yet taken over: each `_KEPT`, but the last may be as it was given
         self._position = 0  # in the epoch, of the next sample
         self.ended = False
 
     def peek(self) -> UnitState | None:
         """The next unit; None at the end. The same again until `taken()` is called. Raises what the sampler raises."""
-        if not self._drawn and not self.ended:
-            # in one call of a function written in C: what is given is kept, whenever a signal handler raises
-            self._drawn.extend(map(next, (self._indices,)))
-            self.ended = not self._drawn
-        return self._make_unit(self._drawn[0]) if self._drawn else None
+        if not self._has(1):
+            return None
+        first = self._drawn[0]
+        if isinstance(first, _Raised):
+            raise first.error
+        unit: UnitState = first.unit(self._position)
+        return unit
 
     def taken(self) -> None:
-        """The unit is in the books."""
+        """The unit, or the exception, is in the books."""
         if self._drawn:
-            self._position += self._count(self._drawn[0])
-            self._drawn.clear()
+            self._position += self._drawn.popleft().length
 
-    def _make_unit(self, indices: Any) -> UnitState:
+    def ahead(self) -> Iterator[list[Any]]:
+        """The indices of the next unit, of the one after that, and so on, as far as the sampler gives any."""
+        for k in itertools.count():
+            if not self._has(k + 1) or isinstance(self._drawn[k], _Raised):
+                return
+            yield self._drawn[k].unit(0).listed
+
+    def _has(self, count: int) -> bool:
+        """Whether there are so many units; they are drawn if need be."""
+        while len(self._drawn) < count and not self.ended:
+            self._draw()
+        self._keep_last()
+        return len(self._drawn) >= count
+
+    def _draw(self) -> None:
+        self._keep_last()
+        before = len(self._drawn)
+        try:
+            # in one call of a function written in C: what is given is kept, whenever a signal handler raises
+            self._drawn.extend(map(next, (self._indices,)))
+        except Exception as error:
+            if came_from_handler(error):
+                raise
+            self._drawn.append(_Raised(error))
+        self.ended = len(self._drawn) == before
+
+    def _keep_last(self) -> None:
+        if self._drawn and not isinstance(self._drawn[-1], _KEPT):
+            self._drawn[-1] = self._given(self._drawn[-1])
+
+    def _given(self, indices: Any) -> _Given | _Raised:
         is_list = self._auto_collation or isinstance(indices, list)
-        return UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
-
-    def _count(self, indices: Any) -> int:
-        return len(indices) if self._auto_collation or isinstance(indices, list) else 1
+        try:
+            return _Given(dump_indices(indices), len(indices) if is_list else 1, is_list)
+        except Exception as error:
+            if came_from_handler(error):
+                raise
+            return _Raised(error)
 
     def mend(self, same_again: Iterator[Any] | None) -> None:
         """A generator that a signal handler raised in has ended, and would pass for one that has given all.
@@ -50,7 +106,7 @@ class Supply:
         `same_again`: what may go on in its place, because it says the same for ever.
         """
         sampler = self._indices
-        if not self.ended and not self._drawn and isinstance(sampler, GeneratorType) and sampler.gi_frame is None:
+        if not self.ended and isinstance(sampler, GeneratorType) and sampler.gi_frame is None:
             error = RuntimeError("the sampler was ended by a signal handler that raised inside it")
             self._indices = same_again or _raise_once(error)
 

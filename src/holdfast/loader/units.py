@@ -112,16 +112,17 @@ class Units:
     def take(self, done: UnitDone) -> UnitState | None:
         """Book a result. None if it is of a unit, or an attempt, that was given up."""
         result = done.result
-        if len(done.handles) != len(result.spilled):
+        state = self._states.get(result.unit)
+        is_stale = state is None or state.slot is None or state.attempt != result.attempt
+        if is_stale or len(done.handles) != len(result.spilled):
             for handle in done.handles:
                 discard(handle)
+            if is_stale:
+                return None
             raise DescriptorsRanOut
+        assert state is not None
+        assert state.slot is not None
         adopted = self._adopt(done.handles, result.spilled)
-        state = self._states.get(result.unit)
-        if state is None or state.slot is None or state.attempt != result.attempt:
-            for slot in adopted:
-                self._pool.release(slot)
-            return None
         state.result = result
         state.areas, state.slot = [state.slot, *adopted], None
         for slot, used in zip(state.areas, result.used, strict=True):

@@ -8,8 +8,9 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -58,6 +59,18 @@ class SupervisorLost:
 
 
 Event = UnitDone | WorkerLost | SupervisorLost
+
+
+def is_lost_again(worker_id: int, backlog: Iterable[Event]) -> bool:
+    """Whether another loss of this worker is yet to be heard of. (The first event is the one being dealt with.)
+
+    What is said to the worker now would reach a life that will be told all of it once more: it would load its units
+    twice, the first time into slots that are no longer its own.
+    """
+    return any(
+        isinstance(event, SupervisorLost) or (isinstance(event, WorkerLost) and event.worker_id == worker_id)
+        for event in itertools.islice(backlog, 1, None)
+    )
 
 
 class WorkerHandle(Protocol):

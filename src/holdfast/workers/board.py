@@ -21,7 +21,7 @@ from holdfast.transport.segments import PAGE, Segment
 from holdfast.workers.passing import PassedSegment
 
 _FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
-_TICK, _BUSY, _CLOSING = 0, 1, 2
+_TICK, _BUSY, _CLOSING, _IMPORTING = 0, 1, 2, 3
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
 
 
@@ -32,10 +32,11 @@ class Phase(IntEnum):
     IDLE = 1
     FETCH = 2  # in the dataset
     COLLATE = 3  # in collate_fn
-    SEND = 4  # laying the batch out, sending its header
+    SEND = 4  # laying the batch out
     ENDING = 5
     BACKOFF = 6  # waiting before another attempt at a sample
     REPLAY = 7  # running an iterable up to where a lost worker had it
+    HAND_OVER = 8  # sending the header of a batch that lies ready, for which the main process may have to make room
 
 
 DOING = {
@@ -47,6 +48,7 @@ DOING = {
     Phase.ENDING: "ending",
     Phase.BACKOFF: "waiting for another attempt",
     Phase.REPLAY: "running the iterable up to where it was",
+    Phase.HAND_OVER: "handing a batch over",
 }
 """In words that go on from "while"."""
 
@@ -118,6 +120,13 @@ class Board:
 
     def is_busy(self) -> bool:
         return bool(self._cells[_BUSY])
+
+    def set_importing(self, number: int) -> None:
+        """Said by a supervisor: which of the job's modules it is about to import, counted from 1; 0: none."""
+        self._cells[_IMPORTING] = number
+
+    def importing(self) -> int:
+        return int(self._cells[_IMPORTING])
 
     def set_closing(self) -> None:
         """Said by the main process before it hangs up on its workers: it is not dead."""

@@ -45,11 +45,16 @@ class Job:
     has_been_ready: bool  # a worker of this loader has been, before: what they start with is good
 
 
-def import_quietly(modules: frozenset[str]) -> None:
-    """Import what a job's pickle will need, ahead of time. An error is reported by who opens the job."""
-    for name in sorted(modules):
+def import_quietly(modules: frozenset[str], announce: Callable[[int], None] = lambda number: None) -> None:
+    """Import what a job's pickle will need, ahead of time. An error is reported by who opens the job.
+
+    `announce` is told which of them, in order and counted from 1, is being imported; 0: none any more.
+    """
+    for number, name in enumerate(sorted(modules), 1):
+        announce(number)
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
+    announce(0)
 
 
 class CarriedJob:
@@ -97,8 +102,8 @@ class CarriedJob:
             fds = self._fds if inherited is None else inherited[self._first_fd : self._first_fd + len(self._fds)]
             return _carry_on, (self._data, self.modules, [reduction.DupFd(fd) for fd in fds], self._first_fd)
         first = len(popen._fds)
-        data, modules = pickling.dumps(self._job, "")
-        return CarriedJob, (None, data, modules, tuple(popen._fds[first:]), first)
+        data, self.modules = pickling.dumps(self._job, "")
+        return CarriedJob, (None, data, self.modules, tuple(popen._fds[first:]), first)
 
 
 def _carry_on(data: bytes | PassedFd, modules: frozenset[str], duplicates: list[Any], first: int) -> CarriedJob:

@@ -35,7 +35,7 @@ from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, messages, start_methods, supervisor
-from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
@@ -76,6 +76,7 @@ class Crew:
     def __init__(self, job: Job, pool: SlotPool, context: Any) -> None:
         self._context = context if context is not None else torch.multiprocessing
         self._job = job
+        self._carried = CarriedJob(job)
         self._pool = pool
         self._workers = [LinuxWorkerHandle(self._context) for _ in range(job.num_workers)]
         self._board = Board.create(job.num_workers)
@@ -113,6 +114,7 @@ class Crew:
         if self._is_forked:
             read_sources()  # here, and not in the supervisor of each epoch
         self._board.set_busy(not self._is_forked)
+        self._board.set_importing(0)
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
         main_pidfd = os.pidfd_open(os.getpid())
@@ -126,7 +128,7 @@ class Crew:
             sample_timeout_s=self._job.sample_timeout_s,
             max_restarts=self._job.max_restarts,
             has_been_ready=self._has_been_ready,
-            job=CarriedJob(self._job),
+            job=self._carried,
         )
         with start_methods.unnumbered():
             self._process = self._context.Process(
@@ -157,6 +159,8 @@ class Crew:
         self._order(worker_id, _Order(messages.pack_unit(unit), tuple(slot.segment for slot in slots)))
 
     def restore(self, worker_id: int, progress: bytes, slot: Slot | None) -> None:
+        if is_lost_again(worker_id, self._backlog):
+            return
         self._unsettled.discard(worker_id)
         if slot is None:
             self._order(worker_id, _Order(messages.pack_restore(progress), ()))
@@ -359,14 +363,24 @@ class Crew:
     def _replace_supervisor(self, how: str) -> None:
         """Kill what is left, keep what was finished, start anew."""
         pid, had_workers = self._process.pid, bool(self._links)
+        why_no_start = "" if had_workers else self._why_no_start()
         self._bury_everything()
         self._restarts_in_a_row += 1
         # A fork has nothing of its own to fail with before its first worker; a new interpreter has a main script.
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
-            text = _NO_PROGRESS if had_workers else _NO_START
-            error = TooManyRestarts if had_workers else WorkerInitError
-            raise error(text.format(pid=pid, how=how, count=self._restarts_in_a_row))
+            if not had_workers:
+                raise WorkerInitError(why_no_start)
+            raise TooManyRestarts(_NO_PROGRESS.format(pid=pid, how=how, count=self._restarts_in_a_row))
         self._start_anew(pid, f"supervisor (pid {pid}) {how}")
+
+    def _why_no_start(self) -> str:
+        """A supervisor is gone that has not started a worker: of the main script, or of a module of the user's."""
+        self._process.join(_STOP_MARGIN_S)  # a fork server says a little later how it ended
+        facts = {"pid": self._process.pid, "ended": _how_it_ended(self._process.exitcode)}
+        number = self._board.importing()
+        if not number:
+            return _NO_START.format(**facts)
+        return _NO_IMPORT.format(**facts, module=sorted(self._carried.modules)[number - 1])
 
     def start_over(self, reason: str) -> None:
         pid = self._process.pid if self._process is not None else 0
@@ -476,9 +490,26 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
+def _how_it_ended(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "it made no progress"
+    if exitcode >= 0:
+        return f"it exited with status {exitcode}"
+    try:
+        return f"it was killed by {signal.Signals(-exitcode).name}"
+    except ValueError:
+        return f"it was killed by signal {-exitcode}"
+
+
 _NO_START = (
-    "the supervisor process (pid {pid}) {how} before it could start a worker\n"
-    "  try   run the script with an `if __name__ == '__main__':` guard around the code that uses the loader,\n"
-    "        which the start methods spawn and forkserver need; its own error is on stderr"
+    "the supervisor process (pid {pid}) died before it could start a worker: {ended}\n"
+    "  where   in the main script or what that imports, which the start methods spawn and forkserver import anew\n"
+    "  try     run the script with an `if __name__ == '__main__':` guard around the code that uses the loader;\n"
+    "          its own error is on stderr"
+)
+_NO_IMPORT = (
+    "the supervisor process (pid {pid}) died before it could start a worker: {ended}\n"
+    "  where   while importing {module}, for dataset, collate_fn or worker_init_fn\n"
+    "  try     python -c 'import {module}'"
 )
 _NO_PROGRESS = "the supervisor process (pid {pid}) {how}, {count} times in a row without a batch in between"

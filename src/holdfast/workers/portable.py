@@ -17,7 +17,6 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import multiprocessing
 import os
 import time
@@ -34,7 +33,7 @@ from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import messages
 from holdfast.workers.announcements import Announcements
-from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch, Result, Unit
@@ -141,20 +140,13 @@ class PortableCrew:
         self._order(worker_id, messages.pack_unit(unit), *slots)
 
     def restore(self, worker_id: int, progress: bytes, slot: Slot | None) -> None:
-        if self._is_lost_again(worker_id):
-            return  # what is said now would reach a life that is told all of it once more
+        if is_lost_again(worker_id, self._backlog):
+            return
         self._unsettled.discard(worker_id)
         if slot is None:
             self._order(worker_id, messages.pack_restore(progress))
         else:
             self._order(worker_id, messages.pack_restore(slot.ref), slot)
-
-    def _is_lost_again(self, worker_id: int) -> bool:
-        """Whether another loss of this worker is yet to be heard of. (The first event is the one being dealt with.)"""
-        return any(
-            isinstance(event, SupervisorLost) or (isinstance(event, WorkerLost) and event.worker_id == worker_id)
-            for event in itertools.islice(self._backlog, 1, None)
-        )
 
     def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
         for each in range(len(self._workers)) if worker_id is None else (worker_id,):

@@ -140,8 +140,8 @@ class Recruit:
     def hangs(self, doing: Doing, elapsed_s: float) -> bool:
         """Whether it is to be ended for being at one step too long. Asked at every tick of ours."""
         if self.hung_at is None and self._deadline.is_over(doing, elapsed_s):
-            self.reason, self.hung_at = Reason.HUNG, doing
-            if self.traces is not None:
+            self.reason, self.hung_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
+            if self.traces is not None and self.reason is Reason.HUNG:
                 self.traces.take_stacks()
         return self.hung_at is not None
 
@@ -164,13 +164,17 @@ class Recruit:
 
     def stays_stopped(self, ticks: int) -> bool:
         """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
-        with contextlib.suppress(psutil.Error):
-            is_stopped = psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
-            self._stopped_ticks = self._stopped_ticks + 1 if is_stopped else 0
+        self._stopped_ticks = self._stopped_ticks + 1 if self._is_stopped() else 0
         if self._stopped_ticks < ticks:
             return False
         self.reason = Reason.STOPPED if self.reason is Reason.EXITED else self.reason
         return True
+
+    def _is_stopped(self) -> bool:
+        try:
+            return bool(psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
+        except psutil.Error:
+            return False
 
     def has_ended(self) -> bool:
         """Whether the process is surely gone."""

@@ -79,7 +79,7 @@ class _Life:
             return  # its end is under way
         if self.stop_watch.is_over(elapsed_s):
             self.reason = Reason.STOPPED
-        elif self.deadline.is_over(doing, elapsed_s):
+        elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.hung_at = Reason.HUNG, doing
             self.traces.take_stacks()
         else:
@@ -94,7 +94,7 @@ def main(spec: SupervisorSpec) -> None:
     try:
         on_interrupt = _become_independent()
         threads = taint.native_threads()
-        import_quietly(spec.job.modules)
+        import_quietly(spec.job.modules, spec.board.set_importing)
         supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):

@@ -51,15 +51,15 @@ class StopWatch:
 
     def __init__(self, pidfd: int) -> None:
         self._pidfd = pidfd
-        self._is_stopped = False
+        self.is_stopped = False
         self._stopped_s = 0.0
 
     def is_over(self, elapsed_s: float) -> bool:
         """Whether it was not continued within a short grace."""
         with contextlib.suppress(ChildProcessError):
             while (news := os.waitid(os.P_PIDFD, self._pidfd, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)) is not None:
-                self._is_stopped = news.si_code == os.CLD_STOPPED
-        self._stopped_s = self._stopped_s + elapsed_s if self._is_stopped else 0.0
+                self.is_stopped = news.si_code == os.CLD_STOPPED
+        self._stopped_s = self._stopped_s + elapsed_s if self.is_stopped else 0.0
         return self._stopped_s > _STOPPED_GRACE_S
 
 

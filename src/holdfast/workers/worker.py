@@ -266,7 +266,8 @@ class Worker:
         if self._fetcher is None:
             self._begin_epoch()
         row = self._row
-        row[PHASE] = Phase.FETCH  # before the unit: who reads the unit first never sees a new one and an old phase
+        # before the unit: who reads the unit first never sees a new one with an old phase, or an old unit's position
+        row[PHASE], row[POSITION] = Phase.FETCH, -1
         row[UNIT] = self._unit = unit.unit
         if self._ended:
             return  # the main process knows by now, or will with the message under way
@@ -374,7 +375,9 @@ class Worker:
         aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
-        self._channel.send(messages.pack_result(result), writer.spilled_handles())
+        data, handles = messages.pack_result(result), writer.spilled_handles()
+        self._row[PHASE] = Phase.HAND_OVER  # no deadline runs: a main process in a long step may leave no room
+        self._channel.send(data, handles)
 
     def _aside(self) -> bytes:
         """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
