@@ -20,6 +20,7 @@ from holdfast.errors import (
     WorkerCrashed,
     WorkerError,
     WorkerInitError,
+    WorkerOutOfMemory,
     WorkerTimeout,
 )
 
@@ -28,6 +29,7 @@ EXAMPLES: list[HoldfastError] = [
     WorkerError("message", worker_id=1, sample_index=17),
     WorkerCrashed("message", worker_id=0, sample_index=("key", 3)),
     WorkerTimeout("message", worker_id=0, sample_index=5),
+    WorkerOutOfMemory("message", worker_id=2),
     WorkerInitError("message", worker_id=3),
     TooManyRestarts("message"),
     TooManySkipped("message"),

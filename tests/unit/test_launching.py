@@ -40,7 +40,7 @@ def end(born: Newborn) -> int:
     born.process.join(PATIENCE_S)
     exitcode: int = born.process.exitcode
     born.process.close()
-    os.close(born.stacks)
+    born.traces.discard()
     return exitcode
 
 

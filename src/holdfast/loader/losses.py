@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
+from holdfast.diagnosis.evidence import Confidence
 from holdfast.diagnosis.message import Account
 from holdfast.errors import (
     TooManyRestarts,
@@ -24,6 +25,8 @@ from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import DOING, Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
+
+_SIGKILL = 9
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
@@ -129,8 +132,13 @@ def how(lost: WorkerLost) -> str:
 
 
 def is_from_outside(lost: WorkerLost) -> bool:
-    """Whether the end may have nothing to do with the sample in hand."""
-    return lost.diagnosis.cause in NOT_OF_THE_SAMPLE
+    """Whether the end has, as far as can be told, nothing to do with the sample in hand.
+
+    SIGKILL never comes from what a sample does; of another cause a mere possibility does not clear the sample.
+    """
+    is_kill = lost.reason is Reason.EXITED and lost.exitcode == -_SIGKILL
+    found = lost.diagnosis
+    return is_kill or (found.cause in NOT_OF_THE_SAMPLE and found.confidence in (Confidence.CERTAIN, Confidence.LIKELY))
 
 
 def raised(failure: Failure) -> str:
