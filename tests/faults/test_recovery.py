@@ -37,7 +37,7 @@ def test_an_error_of_retry_on_that_goes_away_costs_nothing(kind: Any, num_worker
         assert sorted(flat(loader)) == list(range(LENGTH))
         incident, *others = loader.incidents
         assert (incident.done, others, loader.skipped_samples) == ("retried", [], [])
-        assert "OSError" in incident.cause
+        assert "OSError" in incident.summary
     assert Calls(tmp_path / "calls").counts()[str(BAD)] == 3
 
 

@@ -68,8 +68,8 @@ def test_a_sample_that_hangs_is_skipped(deaf: bool, tmp_path: Path) -> None:
     with DataLoader(dataset, 2, num_workers=2, on_error="skip", sample_timeout=1.0) as loader:
         assert flat(loader) == REST
         assert [(incident.cause, incident.done) for incident in loader.incidents] == [
-            ("hung", "retried"),
-            ("hung", "skipped"),
+            ("hang", "retried"),
+            ("hang", "skipped"),
         ]
         assert deaf or all("faulty.py" in incident.evidence for incident in loader.incidents)
 
@@ -136,7 +136,7 @@ def test_a_stop_that_is_not_continued_is_a_loss_of_nobodys_sample(tmp_path: Path
         (tmp_path / "gate").touch()
         assert delivered + [int(value) for batch in iterator for value in batch] == list(range(LENGTH))
         assert [incident.done for incident in loader.incidents] == ["restarted"]
-        assert "stopped" in loader.incidents[0].cause
+        assert loader.incidents[0].cause == "stopped"
         wait_until_ended([stopped])
 
 
