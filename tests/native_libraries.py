@@ -71,3 +71,23 @@ MISSING_FEATURES = {
 Every CPU lacks one of these, and refuses it in earnest. Other features may be hidden by a virtual machine, so that they
 are not in /proc/cpuinfo and work all the same.
 """
+
+DOUBLE_FREE = """
+#include <stdlib.h>
+void free_twice(void) { void *volatile p = malloc(64); free(p); free(p); }
+"""
+
+UNCAUGHT = """
+#include <stdexcept>
+extern "C" void throw_it(void) { throw std::runtime_error("bad block"); }
+"""
+
+
+def missing_feature(folder: Path) -> tuple[Path, str, str]:
+    """A library whose `use` needs what this CPU lacks; the instruction, and the feature in the words of cpuinfo."""
+    flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")).split()
+    missing = [feature for feature in MISSING_FEATURES if feature not in flags]
+    if not missing:
+        pytest.skip(f"this CPU has all of {', '.join(MISSING_FEATURES)}")
+    name, flag, source = MISSING_FEATURES[missing[0]]
+    return compile_library(folder, source, flag), name, missing[0]
