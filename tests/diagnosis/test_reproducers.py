@@ -30,7 +30,7 @@ def strike(row: Reproducer, tmp_path: Path) -> Iterator[Strike]:
         yield Strike(row.how, args, os.getpid())
 
 
-@pytest.mark.parametrize(("row", "method"), cells(), ids=str)
+@pytest.mark.parametrize(("row", "method"), list(cells()), ids=str)
 def test_a_reproducer_is_diagnosed(
     row: Reproducer, method: str, strike: Strike, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ Standard library only. Runs in: main process.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ _SECTION = re.compile(r"^(Current thread|Thread) .*\(most recent call first\):")
 _LIBRARY = re.compile(
     r"[/\\](site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen ", re.IGNORECASE
 )
+
+_STARTER = re.compile(r"[/\\]multiprocessing[/\\]\w+\.py$|runpy|^<string>$")  # of a new interpreter
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,17 @@ def innermost_of_user(frames: Sequence[PythonFrame]) -> PythonFrame | None:
     return None
 
 
+def called_by_us(frames: Sequence[PythonFrame]) -> list[PythonFrame]:
+    """What the worker ran for the user, without what called it; where it ran nothing for the user, our own frames.
+
+    Further out is nothing of interest: the worker's loop, and under fork whatever had started the loader.
+    """
+    users = [*itertools.takewhile(lambda frame: not _is_ours(frame), frames)]
+    while len(users) > 1 and _STARTER.search(users[-1].file):
+        users.pop()
+    return users or [*itertools.takewhile(_is_ours, frames)]
+
+
 def recursion(frames: Sequence[PythonFrame]) -> PythonFrame | None:
     """The frame that a deep stack consists of; None where no frame comes again and again."""
     if not frames:
@@ -80,8 +94,11 @@ def _is_users(frame: PythonFrame) -> bool:
 
 def _is_not_machinery(frame: PythonFrame) -> bool:
     parts = re.split(r"[/\\]", frame.file)
-    ours = frame.file.startswith(_OUR_FILES) or "site-packages/holdfast" in frame.file
-    return not ours and "torch" not in parts and "multiprocessing" not in parts
+    return not _is_ours(frame) and "torch" not in parts and "multiprocessing" not in parts
+
+
+def _is_ours(frame: PythonFrame) -> bool:
+    return frame.file.startswith(_OUR_FILES) or "site-packages/holdfast" in frame.file
 
 
 def _sections(text: str) -> list[tuple[str, list[PythonFrame]]]:

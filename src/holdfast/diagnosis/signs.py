@@ -123,7 +123,7 @@ def frames(evidence: Evidence) -> list[PythonFrame]:
 
 def where(evidence: Evidence) -> str:
     """ "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block", as far as it is known."""
-    user = python_frames.innermost_of_user(frames(evidence))
+    user = python_frames.innermost_of_user(python_frames.called_by_us(frames(evidence)))
     place = place_of(evidence)
     parts = [str(user) if user else "", native(place) if place else ""]
     return " -> ".join(part for part in parts if part)
@@ -156,7 +156,7 @@ def signal_line(evidence: Evidence) -> tuple[str, ...]:
 
 def stack_lines(evidence: Evidence, most: int = 6) -> tuple[str, ...]:
     """The innermost Python frames, one under the other."""
-    found = frames(evidence)
+    found = python_frames.called_by_us(frames(evidence))
     lines = [f"{'in' if k == 0 else 'called by'} {frame}" for k, frame in enumerate(found[:most])]
     more = len(found) - most
     return (*lines, f"and {wording.plural(more, 'frame')} more") if more > 0 else tuple(lines)
