@@ -190,6 +190,7 @@ PLACES: dict[str, Place] = {
     "an endless recursion in C": library(RECURSION, "start_descending", flags=("-fno-optimize-sibling-calls",)),
     "a division by zero in C": library(DIVISION, "divide", "1", "0"),
     "a truncated mapped file": path_to("samples.bin", 2 * mmap.PAGESIZE),
+    "a truncated file, mapped a moment before": path_to("samples.bin", 2 * mmap.PAGESIZE),
     "a full tmpfs of 8 MB": small_tmpfs,
     "a double free": library(DOUBLE_FREE, "free_twice"),
     "an uncaught C++ exception": library(UNCAUGHT, "throw_it", suffix=".cc"),

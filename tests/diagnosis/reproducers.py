@@ -115,7 +115,19 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "call_library",
         says=("FPE_INTDIV", "divided by zero", "divide"),
     ),
-    Reproducer("a truncated mapped file", "bus error on a truncated file", "read_truncated", says=("BUS_ADRERR",)),
+    Reproducer(
+        "a truncated mapped file",
+        "bus error on a truncated file",
+        "read_truncated",
+        says=("BUS_ADRERR", "samples.bin has 4096 bytes", "striking.py"),
+    ),
+    Reproducer(
+        "a truncated file, mapped a moment before",
+        "bus error on a truncated file",
+        "map_and_read_truncated",
+        POSSIBLE,
+        says=("BUS_ADRERR", "which file it was is not known", "striking.py"),
+    ),
     Reproducer(
         "a full tmpfs of 8 MB", "shared memory full", "fill_shared_memory", says=("BUS_ADRERR", "8.0 MiB", "remount")
     ),

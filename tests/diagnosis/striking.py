@@ -30,13 +30,18 @@ BATCH_SIZE = 2
 NUM_WORKERS = 2
 BAD = 7
 BAD_WORKER = 1
-EXIT_STATUS = 3
 """The sample at which the worker is struck, the second of its batch, and whose it is."""
+EARLIER = 3
+"""A sample that the same worker loads a batch before."""
+EXIT_STATUS = 3
 
 HELD = threading.Lock()
 """Under fork a worker has a copy, which nobody will release."""
 CONNECTIONS: list[sqlite3.Connection] = []
 """The same of what the main process has opened."""
+MAPPED: list[mmap.mmap] = []
+"""What a worker has mapped."""
+SHARED_BYTES = 32 << 20
 STEP_BYTES = 4 << 20
 
 
@@ -97,21 +102,35 @@ def call_null() -> None:
     ctypes.CFUNCTYPE(None)(0)()
 
 
+def map_file(path: str) -> None:
+    with Path(path).open("r+b") as file:
+        MAPPED.append(mmap.mmap(file.fileno(), 0))
+
+
 def read_truncated(path: str) -> None:
     """Cut short by somebody else after it was mapped."""
-    with Path(path).open("r+b") as file:
-        mapped = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
-        os.truncate(path, mmap.PAGESIZE)
-        mapped[mmap.PAGESIZE]
+    os.truncate(path, mmap.PAGESIZE)
+    MAPPED[0][mmap.PAGESIZE]
+
+
+def map_and_read_truncated(path: str) -> None:
+    map_file(path)
+    read_truncated(path)
+
+
+def map_shared_memory(folder: str) -> None:
+    with Path(folder, "tensor").open("w+b") as file:
+        file.truncate(SHARED_BYTES)  # takes no room yet: that is why it is noticed only on writing
+        MAPPED.append(mmap.mmap(file.fileno(), SHARED_BYTES))
 
 
 def fill_shared_memory(folder: str) -> None:
-    nbytes = 32 << 20
-    with Path(folder, "tensor").open("w+b") as file:
-        file.truncate(nbytes)  # takes no room yet: that is why it is noticed only on writing
-        mapped = mmap.mmap(file.fileno(), nbytes)
-        for start in range(0, nbytes, mmap.PAGESIZE):
-            mapped[start] = 1
+    for start in range(0, SHARED_BYTES, mmap.PAGESIZE):
+        MAPPED[0][start] = 1
+
+
+BEFORE = {read_truncated: map_file, fill_shared_memory: map_shared_memory}
+"""What is done to the same worker a batch earlier, as by a dataset that opens its files at the first sample."""
 
 
 # -- it is killed ------------------------------------------------------------------------------------------------------
@@ -198,6 +217,13 @@ class Strike:
         if os.getpid() != self.main_pid:
             globals()[self.how](*self.args)
 
+    def prepare(self) -> None:
+        BEFORE.get(globals()[self.how], _nothing)(*self.args)
+
+
+def _nothing(*_: str) -> None:
+    pass
+
 
 class Struck(Dataset[torch.Tensor]):
     """Sample i is i, but for the one that strikes. `cargo` is whatever else must travel along."""
@@ -210,6 +236,8 @@ class Struck(Dataset[torch.Tensor]):
         return LENGTH
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        if index == EARLIER and self.strike is not None:
+            self.strike.prepare()
         if index == BAD and self.strike is not None:
             self.strike()
         return torch.tensor(index)

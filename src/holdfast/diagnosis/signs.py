@@ -89,6 +89,13 @@ def bus_error_in(evidence: Evidence) -> tuple[Mapping, int] | None:
     return mapping, frame.address - mapping.start + mapping.offset
 
 
+def is_bus_error_nowhere(evidence: Evidence) -> bool:
+    """Whether a page of a mapped file could not be had, and it is not known which file lay there."""
+    frame = frame_of(evidence)
+    is_one = is_crash_by(evidence, wording.SIGBUS) and frame is not None and frame.code == wording.BUS_ADRERR
+    return is_one and frame is not None and mapping_at(evidence, frame.address) is None
+
+
 def is_beyond_end(evidence: Evidence, position: int) -> bool:
     return evidence.mapped_file_bytes is not None and position >= evidence.mapped_file_bytes
 
