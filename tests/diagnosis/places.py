@@ -64,7 +64,9 @@ def library_for_another_cpu(folder: Path) -> Iterator[Arguments]:
 def aarch64_library(folder: Path) -> Iterator[Arguments]:
     """The header alone: the loader reads no further."""
     path = folder / "libforeign.so"
-    header = struct.pack("<4sBBBB8xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 3, AARCH64, 1, 0, 64, 0, 0, 64, 56, 0, 0, 0, 0)
+    header = struct.pack(
+        "<4sBBBB8xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 3, AARCH64, 1, 0, 64, 0, 0, 64, 56, 0, 0, 0, 0
+    )
     path.write_bytes(header.ljust(4096, b"\0"))
     yield (str(path),)
 

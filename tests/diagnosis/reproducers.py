@@ -18,6 +18,7 @@ SAMPLE_TIMEOUT_S = 0.6
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 CERTAIN, LIKELY, POSSIBLE, UNKNOWN = "certain", "likely", "possible", "unknown"
+IN_WORDS = "in the error's text"
 
 
 class Unlike(NamedTuple):
@@ -36,7 +37,7 @@ class Reproducer(NamedTuple):
     how: str
     confidence: str = CERTAIN
     error: str = "WorkerCrashed"  # "": nothing is raised
-    says: tuple[str, ...] = ()  # in the error's text, or its incident's
+    says: tuple[str, ...] = ()  # in the error's text, or its incident's; "a|b" is one of the two
     when: str = "getitem"  # or "worker_init_fn", "import", "unpickling"
     options: Mapping[str, Any] = _NOTHING  # of the loader
     absent: Mapping[str, str] = _NOTHING  # by start method: why there is no such cell
@@ -46,6 +47,13 @@ class Reproducer(NamedTuple):
     @property
     def names_sample(self) -> bool:
         return self.when == "getitem" and self.names_worker
+
+    @property
+    def worker_id(self) -> int | None:
+        """What all workers run into is raised for the first; the other strikes are for the second."""
+        if not self.names_worker:
+            return None
+        return 0 if self.when in ("import", "unpickling") else 1
 
     def expected(self, method: str) -> tuple[str, str]:
         """Cause and confidence."""
@@ -78,6 +86,7 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "use_cuda_in_a_bad_fork",
         error="RuntimeError",
         says=("Cannot re-initialize CUDA", "does not survive a fork"),
+        absent=dict.fromkeys(NEW_INTERPRETERS, "a worker is no fork of a process that has used CUDA"),
     ),
     Reproducer(
         "an SQLite connection of the main process",
@@ -95,9 +104,7 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "call_with_memory",
         says=("SIGILL", "made.so", " use", "striking.py", "has no"),
     ),
-    Reproducer(
-        "__builtin_trap", "compiler trap", "call_library", says=("ud2", "reach_the_unreachable", "striking.py")
-    ),
+    Reproducer("__builtin_trap", "compiler trap", "call_library", says=("ud2", "reach_the_unreachable", "striking.py")),
     Reproducer("a read of a null pointer", "segmentation fault", "read_null", says=("read of address 0x0", "null")),
     Reproducer("a write to a null pointer", "segmentation fault", "write_null", says=("write of address 0x0", "null")),
     Reproducer(
@@ -190,7 +197,7 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "hang",
         "sleep_deaf",
         error="WorkerTimeout",
-        says=("native",),  # py-spy's stack, or why there is none
+        says=("native|in sleep_deaf",),  # py-spy's stack, or why there is none; or another thread hears the signal
         options=_HANGS,
     ),
     Reproducer(
@@ -252,11 +259,15 @@ NO_MAIN_GUARD = Reproducer(
     "a script without a main guard",
     "missing main guard",
     "",
+    IN_WORDS,
     error="WorkerInitError",
+    says=("if __name__ == '__main__':",),
     names_worker=False,
     absent={"fork": "under fork the script is not imported again"},
 )
-"""Has a script of its own, tests/programs/no_main_guard.py."""
+"""Has a script of its own, tests/programs/no_main_guard.py. No worker comes to be: there is an error, and no incident
+of it yet.
+"""
 
 ALL = (*REPRODUCERS, NO_MAIN_GUARD)
 

@@ -65,7 +65,7 @@ def open_too_many(path: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
     kept = []
     while True:
-        kept.append(Path(path).open("rb"))
+        kept.append(Path(path).open("rb"))  # noqa: SIM115
 
 
 def use_cuda_in_a_bad_fork() -> None:
@@ -149,8 +149,12 @@ def use_memory(cgroup: str) -> None:
 
 
 def be_sent(name: str, note: str) -> None:
-    """Another process, whose pid it notes, sends the signal to this one."""
-    subprocess.Popen(["sh", "-c", f"echo $$ > '{note}'; kill -{name} {os.getpid()}"]).wait()
+    """Another process, whose pid it notes, sends the signal to this one.
+
+    Once we wait for it, and no earlier: while it is being started, our main thread has all signals blocked.
+    """
+    command = f"read go; echo $$ > '{note}'; kill -{name} {os.getpid()}"
+    subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE).communicate(b"go\n")
     wait_for_ever()
 
 

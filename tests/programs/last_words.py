@@ -39,8 +39,7 @@ def main(library: str, function: str, method: str) -> None:
         for _ in loader:
             pass
     except WorkerError as error:
-        assert error.incident is not None
-        print(error.incident.cause, error.incident.because, sep="\n")
+        print(error.incident and error.incident.cause, error.incident and error.incident.because, sep="\n")
     loader.close()
 
 

@@ -157,7 +157,5 @@ def test_a_process_that_the_worker_left_behind_does_not_keep_us(ends: Ends) -> N
 def test_redirected_stderr_reaches_the_relay(ends: Ends) -> None:
     """Also what C writes, and children that are not Python."""
     script = "import os; from holdfast.workers import stderr; stderr.redirect({}); os.system('echo from sh >&2')"
-    subprocess.run(
-        [sys.executable, "-c", script.format(ends.worker)], pass_fds=[ends.worker], check=True, timeout=60
-    )
+    subprocess.run([sys.executable, "-c", script.format(ends.worker)], pass_fds=[ends.worker], check=True, timeout=60)
     assert ends.relay.finish() == "from sh\n"

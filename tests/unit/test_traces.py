@@ -179,9 +179,7 @@ def _heard(worker: Worker) -> str:
     return os.pread(worker.screen, 1000, 0).decode()
 
 
-def test_the_cgroup_is_looked_for_again_once_the_worker_is_ready(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cgroup_is_looked_for_again_once_the_worker_is_ready(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its worker_init_fn may have moved it; later nobody does."""
     worker = start(lambda: time.sleep(600))
     looks: list[int] = []

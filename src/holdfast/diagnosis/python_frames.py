@@ -39,12 +39,15 @@ class PythonFrame:
 
 
 def of_stack(text: str) -> list[PythonFrame]:
-    """Of the thread at fault, innermost first. faulthandler marks it; otherwise it is the first."""
-    sections = _sections(text)
-    if not sections:
-        return []
+    """Of the thread at fault, innermost first.
+
+    faulthandler marks the one that the signal came to. Where it marks none, or one of our own, which only happened to
+    be awake, it is the main thread; where that is not there either, the first.
+    """
+    sections = [(title, frames) for title, frames in _sections(text) if not _is_watcher(frames)]
     marked = [frames for title, frames in sections if title.startswith("Current thread")]
-    return (marked or [frames for _, frames in sections])[0]
+    main = [frames for _, frames in sections if frames[-1].function != "_bootstrap"]
+    return next(iter([*marked, *main, *(frames for _, frames in sections)]), [])
 
 
 def of_traceback(text: str) -> list[PythonFrame]:
@@ -54,8 +57,8 @@ def of_traceback(text: str) -> list[PythonFrame]:
 
 
 def other_threads(text: str) -> int:
-    """How many threads a stack shows beside the one at fault."""
-    return max(len(_sections(text)) - 1, 0)
+    """How many threads a stack shows beside the one at fault, and our own."""
+    return max(sum(not _is_watcher(frames) for _, frames in _sections(text)) - 1, 0)
 
 
 def innermost_of_user(frames: Sequence[PythonFrame]) -> PythonFrame | None:
@@ -99,6 +102,11 @@ def _is_not_machinery(frame: PythonFrame) -> bool:
 
 def _is_ours(frame: PythonFrame) -> bool:
     return frame.file.startswith(_OUR_FILES) or "site-packages/holdfast" in frame.file
+
+
+def _is_watcher(frames: Sequence[PythonFrame]) -> bool:
+    """Whether this is the thread by which a portable worker notices that the main process is gone."""
+    return any(_is_ours(frame) and frame.function == "_go_with_main" for frame in frames)
 
 
 def _sections(text: str) -> list[tuple[str, list[PythonFrame]]]:

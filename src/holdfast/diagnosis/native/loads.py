@@ -29,7 +29,6 @@ from typing import Any
 
 from holdfast.diagnosis.native.mappings import LibraryPage, text_of_self
 
-
 _FILES_EVERY_S = 1.0  # a dataset may map a file for each sample, and the list takes a millisecond
 
 
