@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.diagnosis import facts, python_frames, wording
 from holdfast.diagnosis.evidence import Mapping, RaisedException
 
 from .evidence_seen import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
+
+OURS = Path(holdfast.__file__).parent
 
 
 def test_the_users_innermost_frame_is_found_in_a_stack_and_in_a_traceback() -> None:
@@ -40,6 +43,51 @@ def test_the_thread_at_fault_is_the_one_that_faulthandler_marks() -> None:
     )
     assert python_frames.of_stack(text)[0].function == "decode"
     assert python_frames.other_threads(text) == 1
+
+
+WATCHER = f'''Thread 0x9 [holdfast-watch] (most recent call first):
+  File "/usr/lib/python3.11/selectors.py", line 415 in select
+  File "{OURS}/workers/recruit.py", line 120 in _go_with_main
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+'''
+POOL = """Thread 0x8 (most recent call first):
+  File "/home/me/pool.py", line 3 in work
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+"""
+
+
+def test_where_no_thread_is_marked_it_is_the_main_one() -> None:
+    """A signal that the main thread blocks comes to another, which writes all stacks, its own first."""
+    main = STACK.replace("Current thread", "Thread")
+    assert python_frames.of_stack(f"{WATCHER}\n{POOL}\n{main}")[0].function == "decode"
+    assert python_frames.of_stack(f"{WATCHER.replace('Thread', 'Current thread')}\n{main}")[0].function == "decode"
+    assert python_frames.of_stack(POOL)[0].function == "work"
+    assert python_frames.of_stack(WATCHER) == []
+    assert python_frames.other_threads(f"{WATCHER}\n{POOL}\n{main}") == 1
+
+
+def frames_of(*files: str) -> list[python_frames.PythonFrame]:
+    return [python_frames.PythonFrame(file, 1, "f") for file in files]
+
+
+LOOP, PROCESS, MINE = f"{OURS}/workers/worker.py", "/usr/lib/python3.11/multiprocessing/process.py", "/home/me/data.py"
+TORCH = "/venv/lib/python3.11/site-packages/torch/serialization.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "left"),
+    [
+        ((TORCH, MINE, LOOP, PROCESS, "/home/me/train.py"), (TORCH, MINE)),
+        ((PROCESS, MINE, LOOP), (PROCESS, MINE)),
+        ((MINE, "<frozen runpy>", PROCESS, "<string>"), (MINE,)),
+        ((LOOP, LOOP, PROCESS, "/home/me/train.py"), (LOOP, LOOP)),
+        ((MINE,), (MINE,)),
+        ((), ()),
+    ],
+)
+def test_of_a_stack_what_we_called_is_shown(stack: tuple[str, ...], left: tuple[str, ...]) -> None:
+    """Neither our loop nor, of a forked worker, the training script that started it."""
+    assert [frame.file for frame in python_frames.called_by_us(frames_of(*stack))] == [*left]
 
 
 def test_of_chained_exceptions_the_last_is_read() -> None:
