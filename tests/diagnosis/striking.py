@@ -42,7 +42,7 @@ CONNECTIONS: list[sqlite3.Connection] = []
 MAPPED: list[mmap.mmap] = []
 """What a worker has mapped."""
 SHARED_BYTES = 32 << 20
-STEP_BYTES = 4 << 20
+STEP_BYTES, STEP_S = 4 << 20, 0.2
 
 
 # -- it raises ---------------------------------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ def move_into(cgroup: str) -> None:
 
 
 def use_memory(cgroup: str) -> None:
-    """As a dataset that keeps too much: a little more at each step, and never enough."""
+    """As a dataset that keeps too much: a little more at each step, slowly enough to be watched."""
     kept = []
     while True:
         kept.append(bytearray(os.urandom(1) * STEP_BYTES))
-        time.sleep(0.1)
+        time.sleep(STEP_S)
 
 
 def be_sent(name: str, note: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.diagnosis import facts, python_frames, wording
+from holdfast.diagnosis.causes import illegal_instruction
 from holdfast.diagnosis.evidence import Mapping, RaisedException
 
 from .evidence_seen import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
@@ -64,6 +65,43 @@ def test_where_no_thread_is_marked_it_is_the_main_one() -> None:
     assert python_frames.of_stack(POOL)[0].function == "work"
     assert python_frames.of_stack(WATCHER) == []
     assert python_frames.other_threads(f"{WATCHER}\n{POOL}\n{main}") == 1
+
+
+PY_SPY = """\
+Process 41: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 41 (idle): "MainThread"
+    clock_nanosleep (libc.so.6)
+    sleep_deaf (my_dataset.py:31)
+    Strike.__call__ (my_dataset.py:9)
+    0x7f00 (?)
+Thread 42 (idle): "pool"
+    work (pool.py:3)
+"""
+
+
+def test_python_frames_are_read_from_py_spy() -> None:
+    """Of the first thread, without the native ones."""
+    assert [str(frame) for frame in python_frames.of_py_spy(PY_SPY)] == [
+        "my_dataset.py:31 in sleep_deaf",
+        "my_dataset.py:9 in Strike.__call__",
+    ]
+    assert python_frames.of_py_spy("") == []
+
+
+@pytest.mark.parametrize(
+    ("lacks", "flags"),
+    [
+        (("amx_tile", "amx_int8"), "-mno-amx-tile -mno-amx-int8"),
+        (("sse4_1",), "-mno-sse4.1"),
+        (("avx_vnni", "sha_ni"), "-mno-avxvnni -mno-sha"),
+        (("avx512f", "avx512_bf16"), "-march=x86-64-v3"),
+        (("avx512f", "avx2"), "-march=x86-64-v2"),
+    ],
+)
+def test_flags_are_in_the_compilers_words(lacks: tuple[str, ...], flags: str) -> None:
+    assert illegal_instruction._flags(lacks) == flags
 
 
 def frames_of(*files: str) -> list[python_frames.PythonFrame]:

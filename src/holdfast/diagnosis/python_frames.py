@@ -19,6 +19,7 @@ from holdfast.diagnosis.wording import file_name, one_line
 
 _OUR_FILES = str(PurePath(__file__).parent.parent)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
+_PY_SPY_FRAME = re.compile(r"^ +(?P<function>[^\s(]+) \((?P<file>[^():]+\.py):(?P<line>\d+)\)$")
 _SECTION = re.compile(r"^(Current thread|Thread) .*\(most recent call first\):")
 _LIBRARY = re.compile(
     r"[/\\](site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen ", re.IGNORECASE
@@ -54,6 +55,13 @@ def of_traceback(text: str) -> list[PythonFrame]:
     """Of an exception that was raised, innermost first. Of a chain, the last: that is what was raised."""
     last = text[max(text.rfind("Traceback (most recent call last)"), 0) :]
     return _frames(last.splitlines())[::-1]
+
+
+def of_py_spy(text: str) -> list[PythonFrame]:
+    """Python's frames among the native ones, of the first thread, innermost first. py-spy shortens the files' names."""
+    thread = text.split("\nThread ")[1] if "\nThread " in text else text
+    found = (_PY_SPY_FRAME.match(line) for line in thread.splitlines())
+    return [PythonFrame(match["file"], int(match["line"][:9]), match["function"]) for match in found if match]
 
 
 def other_threads(text: str) -> int:

@@ -128,9 +128,14 @@ def frames(evidence: Evidence) -> list[PythonFrame]:
     return python_frames.of_stack(evidence.python_stack)
 
 
+def frames_seen(evidence: Evidence) -> list[PythonFrame]:
+    """The same, as py-spy saw them where the worker itself said nothing."""
+    return frames(evidence) or python_frames.of_py_spy(evidence.native_stack)
+
+
 def where(evidence: Evidence) -> str:
     """ "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block", as far as it is known."""
-    user = python_frames.innermost_of_user(python_frames.called_by_us(frames(evidence)))
+    user = python_frames.innermost_of_user(python_frames.called_by_us(frames_seen(evidence)))
     place = place_of(evidence)
     parts = [str(user) if user else "", native(place) if place else ""]
     return " -> ".join(part for part in parts if part)
