@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.diagnosis.native.cpu import cpu_flags
+
 COMPILE_LIMIT_S = 60.0
 
 
@@ -85,8 +87,7 @@ extern "C" void throw_it(void) { throw std::runtime_error("bad block"); }
 
 def missing_feature(folder: Path) -> tuple[Path, str, str]:
     """A library whose `use` needs what this CPU lacks; the instruction, and the feature in the words of cpuinfo."""
-    flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")).split()
-    missing = [feature for feature in MISSING_FEATURES if feature not in flags]
+    missing = [feature for feature in MISSING_FEATURES if feature not in cpu_flags()]
     if not missing:
         pytest.skip(f"this CPU has all of {', '.join(MISSING_FEATURES)}")
     name, flag, source = MISSING_FEATURES[missing[0]]
