@@ -18,7 +18,6 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.diagnosis import reproducers  # noqa: E402
-from tests.diagnosis.reproducers import Reproducer  # noqa: E402
 
 FOLDER = ROOT / "docs" / "failures"
 INDEX = FOLDER / "index.md"
@@ -35,13 +34,14 @@ _REPRODUCED = """
 
 Each cause has at least one reproducer that really does it to a worker (tests/diagnosis/reproducers.py): machine code
 that crashes, a cgroup that is full, a process that kills. This is what the incident says, and how sure it is, for each
-way to start workers. `named`: the incident has the index of the sample; its worker is named wherever there is one.
+way to start workers, on x86_64 Linux; elsewhere the registers of a crash are missing, and it is less sure. `named`: the
+incident has the index of the sample; its worker is named wherever there is one.
 
 | reproducer | cause | sample | fork | spawn | forkserver | portable |
 |---|---|---|---|---|---|---|
 """
 _EMPTY = """
-Cells that are empty, or unlike their row:
+Empty cells:
 
 """
 
@@ -64,24 +64,16 @@ def index_page() -> str:
 def _reproduced(page_of: dict[str, str]) -> Iterator[str]:
     """A row for each reproducer, in the order of its table."""
     for row in reproducers.ALL:
-        cells = " | ".join(_cell(row, method) for method in reproducers.METHODS)
+        cells = " | ".join("-" if method in row.absent else row.confidence for method in reproducers.METHODS)
         sample = "named" if row.names_sample else "-"
         yield f"| {row.name} | [{row.cause}]({page_of[row.cause]}) | {sample} | {cells} |\n"
 
 
-def _cell(row: Reproducer, method: str) -> str:
-    if method in row.absent:
-        return "-"
-    cause, confidence = row.expected(method)
-    return confidence if cause == row.cause else f"{cause}: {confidence}"
-
-
 def _reasons() -> Iterator[str]:
-    """Why cells are empty, or unlike their row."""
+    """Why cells are empty."""
     for row in reproducers.ALL:
-        whys = {**row.absent, **{method: unlike.why for method, unlike in row.unlike.items()}}
-        for why in dict.fromkeys(whys.values()):
-            methods = ", ".join(method for method in reproducers.METHODS if whys.get(method) == why)
+        for why in dict.fromkeys(row.absent.values()):
+            methods = ", ".join(method for method, reason in row.absent.items() if reason == why)
             yield f"- {row.name}, {methods}: {why}.\n"
 
 

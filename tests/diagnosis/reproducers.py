@@ -21,16 +21,11 @@ CERTAIN, LIKELY, POSSIBLE, UNKNOWN = "certain", "likely", "possible", "unknown"
 IN_WORDS = "in the error's text"
 
 
-class Unlike(NamedTuple):
-    """A cell that has another outcome than its row, and why."""
-
-    cause: str
-    confidence: str
-    why: str
-
-
 class Reproducer(NamedTuple):
-    """One row. `how` is a function of `striking.py`, called with what `places.py` prepared for the row."""
+    """One row: the outcome is the same for all start methods that can have it.
+
+    `how` is a function of `striking.py`, called with what `places.py` prepared for the row.
+    """
 
     name: str
     cause: str
@@ -41,7 +36,6 @@ class Reproducer(NamedTuple):
     when: str = "getitem"  # or "worker_init_fn", "import", "unpickling"
     options: Mapping[str, Any] = _NOTHING  # of the loader
     absent: Mapping[str, str] = _NOTHING  # by start method: why there is no such cell
-    unlike: Mapping[str, Unlike] = _NOTHING  # by start method
     names_worker: bool = True
 
     @property
@@ -54,10 +48,6 @@ class Reproducer(NamedTuple):
         if not self.names_worker:
             return None
         return 0 if self.when in ("import", "unpickling") else 1
-
-    def expected(self, method: str) -> tuple[str, str]:
-        """Cause and confidence."""
-        return self.unlike[method][:2] if method in self.unlike else (self.cause, self.confidence)
 
     def __str__(self) -> str:
         return self.name.replace(" ", "_")

@@ -16,12 +16,16 @@ import striking
 from helpers import Program
 from holdfast import DataLoader
 from holdfast.diagnosis import engine
+from holdfast.diagnosis.native.crash_page import can_have_registers
 from holdfast.errors import WorkerError
 from holdfast.incident import Incident
 from places import PLACES, nothing
 from reproducers import ALL, METHODS, NO_MAIN_GUARD, REPRODUCERS, Reproducer, cells
 from striking import BAD, MoveInit, Strike, StrikeInit, StrikesWhenLoaded, Struck
 from waits import PATIENCE_S
+
+if not can_have_registers():
+    pytest.skip("the table is of x86_64 Linux with glibc: elsewhere there is less evidence", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -41,7 +45,7 @@ def test_a_reproducer_is_diagnosed(
     with make_loader(row, method, strike, tmp_path, monkeypatch) as loader:
         error = epoch(loader)
         incident = loader.incidents[-1]
-    check_incident(row, method, incident)
+    check_incident(row, incident)
     check_error(row, error, incident)
     check_words(row, text_of(error, incident))
     check_sender(strike, incident)
@@ -84,8 +88,8 @@ def text_of(error: Exception | None, incident: Incident) -> str:
     return "\n".join([str(error), *notes, str(incident), incident.because, incident.evidence, *incident.advice])
 
 
-def check_incident(row: Reproducer, method: str, incident: Incident) -> None:
-    assert (incident.cause, incident.confidence) == row.expected(method), incident
+def check_incident(row: Reproducer, incident: Incident) -> None:
+    assert (incident.cause, incident.confidence) == (row.cause, row.confidence), incident
     assert incident.sample_index == (BAD if row.names_sample else None)
     assert incident.worker_id == row.worker_id
     assert incident.summary
