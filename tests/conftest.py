@@ -25,6 +25,7 @@ LEAK_DEADLINE_S = 15.0
 _failed = pytest.StashKey[bool]()
 
 NEED_TORCH = [
+    "diagnosis/test_reproducers.py",
     "faults",
     "lifetime",
     "parity",
@@ -55,12 +56,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Faults under spawn and forkserver are long tests, but for the table, which has every pair of values anyway."""
     for item in items:
-        is_fault = "faults" in item.path.parts and item.path.name != "test_table.py"
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if is_fault and not {"spawn", "forkserver"}.isdisjoint(value for value in values if isinstance(value, str)):
+        if not _long_methods(item).isdisjoint(value for value in values if isinstance(value, str)):
             item.add_marker(pytest.mark.long)
+
+
+def _long_methods(item: pytest.Item) -> set[str]:
+    """Faults under spawn and forkserver are long tests, but for the table, which has every pair of values anyway;
+    reproducers of causes under whatever starts new interpreters.
+    """
+    if item.path.name == "test_reproducers.py":
+        return {"spawn", "forkserver", "portable"}
+    is_fault = "faults" in item.path.parts and item.path.name != "test_table.py"
+    return {"spawn", "forkserver"} if is_fault else set()
 
 
 def pytest_report_header() -> list[str]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.diagnosis.native.cpu import cpu_flags
+
 COMPILE_LIMIT_S = 60.0
 
 
@@ -71,3 +73,22 @@ MISSING_FEATURES = {
 Every CPU lacks one of these, and refuses it in earnest. Other features may be hidden by a virtual machine, so that they
 are not in /proc/cpuinfo and work all the same.
 """
+
+DOUBLE_FREE = """
+#include <stdlib.h>
+void free_twice(void) { void *volatile p = malloc(64); free(p); free(p); }
+"""
+
+UNCAUGHT = """
+#include <stdexcept>
+extern "C" void throw_it(void) { throw std::runtime_error("bad block"); }
+"""
+
+
+def missing_feature(folder: Path) -> tuple[Path, str, str]:
+    """A library whose `use` needs what this CPU lacks; the instruction, and the feature in the words of cpuinfo."""
+    missing = [feature for feature in MISSING_FEATURES if feature not in cpu_flags()]
+    if not missing:
+        pytest.skip(f"this CPU has all of {', '.join(MISSING_FEATURES)}")
+    name, flag, source = MISSING_FEATURES[missing[0]]
+    return compile_library(folder, source, flag), name, missing[0]

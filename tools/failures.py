@@ -1,4 +1,5 @@
-"""Writes docs/failures/index.md from the causes: their names, what their modules say of them, and their pages.
+"""Writes docs/failures/index.md from the causes: their names, what their modules say of them, and their pages;
+and from the table of reproducers: how sure each diagnosis is, by start method.
 
     python tools/failures.py            writes it
     python tools/failures.py --check    exit status 1 if it is not as it would be written
@@ -9,10 +10,15 @@ A test does the same check, and that each cause has its page. Runs in: a process
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.diagnosis import reproducers  # noqa: E402
+
 FOLDER = ROOT / "docs" / "failures"
 INDEX = FOLDER / "index.md"
 _HEAD = """# What kills a DataLoader's workers
@@ -22,6 +28,21 @@ of `loader.incidents.counts`. This page is made by `tools/failures.py` from the 
 
 | cause | what happened | how it is told |
 |---|---|---|
+"""
+_REPRODUCED = """
+## Reproduced for real
+
+Each cause has at least one reproducer that really does it to a worker (tests/diagnosis/reproducers.py): machine code
+that crashes, a cgroup that is full, a process that kills. This is what the incident says, and how sure it is, for each
+way to start workers, on x86_64 Linux; elsewhere the registers of a crash are missing, and it is less sure. `named`: the
+incident has the index of the sample; its worker is named wherever there is one.
+
+| reproducer | cause | sample | fork | spawn | forkserver | portable |
+|---|---|---|---|---|---|---|
+"""
+_EMPTY = """
+Empty cells:
+
 """
 
 
@@ -37,7 +58,23 @@ def index_page() -> str:
     for cause in sorted(_causes(), key=lambda cause: (cause.NAME == "unknown", cause.NAME.lower())):
         sentence, signs = _said_by(cause)
         rows.append(f"| [{cause.NAME}]({page_of[cause.NAME]}) | {sentence} | {signs} |\n")
-    return _HEAD + "".join(rows)
+    return _HEAD + "".join(rows) + _REPRODUCED + "".join(_reproduced(page_of)) + _EMPTY + "".join(_reasons())
+
+
+def _reproduced(page_of: dict[str, str]) -> Iterator[str]:
+    """A row for each reproducer, in the order of its table."""
+    for row in reproducers.ALL:
+        cells = " | ".join("-" if method in row.absent else row.confidence for method in reproducers.METHODS)
+        sample = "named" if row.names_sample else "-"
+        yield f"| {row.name} | [{row.cause}]({page_of[row.cause]}) | {sample} | {cells} |\n"
+
+
+def _reasons() -> Iterator[str]:
+    """Why cells are empty."""
+    for row in reproducers.ALL:
+        for why in dict.fromkeys(row.absent.values()):
+            methods = ", ".join(method for method, reason in row.absent.items() if reason == why)
+            yield f"- {row.name}, {methods}: {why}.\n"
 
 
 def _causes() -> tuple[Any, ...]:
@@ -58,7 +95,6 @@ def _said_by(cause: Any) -> tuple[str, str]:
 
 
 def main() -> int:
-    sys.path.insert(0, str(ROOT / "src"))
     text = index_page()
     if "--check" in sys.argv[1:]:
         return int(INDEX.read_text(encoding="utf-8") != text)

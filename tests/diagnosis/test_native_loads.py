@@ -41,6 +41,19 @@ assert page.read() is None
 reporter.look()
 assert sys.argv[3] in {mapping.path for mapping in page.read()}
 
+import mmap
+page.clear()
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+assert page.read() is None, "noted at the next look, for it was not mapped yet when it was heard of"
+reporter.look()
+assert sys.argv[1] in {mapping.path for mapping in page.read() if mapping.permissions == "r--s"}
+page.clear()
+with open(sys.argv[2], "rb") as file:
+    other = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+reporter.look()
+assert page.read() is None, "so soon after the last one it is put off"
+
 try:
     ctypes.CDLL("/no/such/library.so")
 except OSError as error:
@@ -58,7 +71,7 @@ def run(*command: str) -> str:
 
 
 def test_loads_are_noticed(tmp_path: Path) -> None:
-    """Once each, by the last reporter made, and an error of the user's load stays as it is."""
+    """Once each, by the last reporter made, and an error of the user's load stays as it is. Mapped files as well."""
     libraries = [str(compile_library(tmp_path, NULL_WRITE, name=f"made_{k}")) for k in range(3)]
     assert "/no/such/library.so: cannot open shared object file" in run("-c", LOADS, *libraries)
 

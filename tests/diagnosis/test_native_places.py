@@ -11,9 +11,8 @@ import pytest
 import crashing
 from children import Crash, Pages
 from holdfast.diagnosis.evidence import Place
-from holdfast.diagnosis.native.instruction import cpu_flags
 from holdfast.diagnosis.native.resolve import resolve
-from native_libraries import BAD_EXTENSION, DIVISION, MISSING_FEATURES, NULL_WRITE, RECURSION, TRAP, compile_library
+from native_libraries import BAD_EXTENSION, DIVISION, NULL_WRITE, RECURSION, TRAP, compile_library, missing_feature
 
 pytest.importorskip("elftools", reason="symbols: pip install 'holdfast[native]'")
 pytest.importorskip("iced_x86", reason="instructions: pip install 'holdfast[native]'")
@@ -46,11 +45,7 @@ def test_an_extension_that_crashes_while_it_is_imported(pages: Pages, tmp_path: 
 
 def test_an_instruction_that_this_cpu_does_not_have(pages: Pages, tmp_path: Path) -> None:
     """The instruction, the feature it needs, and that this CPU lacks it."""
-    word = next((word for word in MISSING_FEATURES if word not in cpu_flags()), None)
-    if word is None:
-        pytest.skip(f"this CPU has all of {', '.join(MISSING_FEATURES)}")
-    mnemonic, flag, source = MISSING_FEATURES[word]
-    library = compile_library(tmp_path, source, flag)
+    library, mnemonic, word = missing_feature(tmp_path)
     place = place_of(pages.run(crashing.call_with_memory, str(library), "use"), signal.SIGILL)
     assert (place.library, place.symbol) == (str(library), "use")
     assert place.instruction.split()[0] == mnemonic

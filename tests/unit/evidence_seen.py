@@ -98,6 +98,7 @@ def room(mount: str, free_bytes: int) -> dict[str, Any]:
     return {"shared_memory_mount": mount, "shared_memory_bytes": 64 * MIB, "shared_memory_free_bytes": free_bytes}
 
 
+NOWHERE = 0x7F9900000000
 MIB = 1 << 20
 GROWING = (*tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in range(4)), MemoryReading(0, 0, 3, 4))
 USER_FRAME = '"/home/me/my_dataset.py", line 31 in __getitem__'
@@ -207,6 +208,18 @@ SEEN = [
         ("/data/train.bin has 1000 bytes", "byte 16640"),
     ),
     Seen(crashed(SIGBUS, 2, DATA.start, mapped_file_bytes=1 << 30), "bus error on a truncated file", LIKELY),
+    Seen(
+        crashed(SIGBUS, 2, NOWHERE, **room("/dev/shm", 60 * MIB)),
+        "bus error on a truncated file",
+        POSSIBLE,
+        ("which file it was is not known", "my_dataset.py:31"),
+    ),
+    Seen(
+        crashed(SIGBUS, 2, NOWHERE, **room("/dev/shm", 0)),
+        "shared memory full",
+        LIKELY,
+        ("shared memory is full", "were free just after", "also possible, bus error on a truncated file"),
+    ),
     # segmentation fault
     Seen(
         crashed(SIGSEGV),
@@ -220,9 +233,7 @@ SEEN = [
     ),
     Seen(crashed(SIGSEGV, 0x80, 0), "segmentation fault", CERTAIN, ("no program can have", "SI_KERNEL")),
     Seen(crashed(SIGSEGV, -6, None, sender_pid=PID), "segmentation fault", CERTAIN, ("sent SIGSEGV to itself",)),
-    Seen(
-        died(SIGSEGV, missing=("registers: not on this platform",)), "segmentation fault", CERTAIN, ("not available",)
-    ),
+    Seen(died(SIGSEGV, missing=("registers: not on this platform",)), "segmentation fault", LIKELY, ("not available",)),
     Seen(exited(0xC0000005), "segmentation fault", CERTAIN, ("0xc0000005",)),
     # stack overflow
     Seen(
@@ -391,7 +402,7 @@ SEEN = [
         ("worker_init_fn raised KeyError: 'x'",),
     ),
     Seen(died(31, phase="starting"), "failure before the first sample", LIKELY, ("SIGSYS",)),
-    Seen(died(SIGSEGV, phase="starting"), "segmentation fault", CERTAIN),
+    Seen(died(SIGSEGV, phase="starting"), "segmentation fault", LIKELY),
     # missing main guard
     Seen(
         exited(1, phase="starting", start_method="spawn", stderr_tail=GUARD),

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.diagnosis import facts, python_frames, wording
+from holdfast.diagnosis.causes import illegal_instruction
 from holdfast.diagnosis.evidence import Mapping, RaisedException
 
 from .evidence_seen import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
+
+OURS = Path(holdfast.__file__).parent
 
 
 def test_the_users_innermost_frame_is_found_in_a_stack_and_in_a_traceback() -> None:
@@ -40,6 +44,88 @@ def test_the_thread_at_fault_is_the_one_that_faulthandler_marks() -> None:
     )
     assert python_frames.of_stack(text)[0].function == "decode"
     assert python_frames.other_threads(text) == 1
+
+
+WATCHER = f'''Thread 0x9 [holdfast-watch] (most recent call first):
+  File "/usr/lib/python3.11/selectors.py", line 415 in select
+  File "{OURS}/workers/recruit.py", line 120 in _go_with_main
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+'''
+POOL = """Thread 0x8 (most recent call first):
+  File "/home/me/pool.py", line 3 in work
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+"""
+
+
+def test_where_no_thread_is_marked_it_is_the_main_one() -> None:
+    """A signal that the main thread blocks comes to another, which writes all stacks, its own first."""
+    main = STACK.replace("Current thread", "Thread")
+    assert python_frames.of_stack(f"{WATCHER}\n{POOL}\n{main}")[0].function == "decode"
+    assert python_frames.of_stack(f"{WATCHER.replace('Thread', 'Current thread')}\n{main}")[0].function == "decode"
+    assert python_frames.of_stack(POOL)[0].function == "work"
+    assert python_frames.of_stack(WATCHER) == []
+    assert python_frames.other_threads(f"{WATCHER}\n{POOL}\n{main}") == 1
+
+
+PY_SPY = """\
+Process 41: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 41 (idle): "MainThread"
+    clock_nanosleep (libc.so.6)
+    sleep_deaf (my_dataset.py:31)
+    Strike.__call__ (my_dataset.py:9)
+    0x7f00 (?)
+Thread 42 (idle): "pool"
+    work (pool.py:3)
+"""
+
+
+def test_python_frames_are_read_from_py_spy() -> None:
+    """Of the first thread, without the native ones."""
+    assert [str(frame) for frame in python_frames.of_py_spy(PY_SPY)] == [
+        "my_dataset.py:31 in sleep_deaf",
+        "my_dataset.py:9 in Strike.__call__",
+    ]
+    assert python_frames.of_py_spy("") == []
+
+
+@pytest.mark.parametrize(
+    ("lacks", "flags"),
+    [
+        (("amx_tile", "amx_int8"), "-mno-amx-tile -mno-amx-int8"),
+        (("sse4_1",), "-mno-sse4.1"),
+        (("avx_vnni", "sha_ni"), "-mno-avxvnni -mno-sha"),
+        (("avx512f", "avx512_bf16"), "-march=x86-64-v3"),
+        (("avx512f", "avx2"), "-march=x86-64-v2"),
+    ],
+)
+def test_flags_are_in_the_compilers_words(lacks: tuple[str, ...], flags: str) -> None:
+    assert illegal_instruction._flags(lacks) == flags
+
+
+def frames_of(*files: str) -> list[python_frames.PythonFrame]:
+    return [python_frames.PythonFrame(file, 1, "f") for file in files]
+
+
+LOOP, PROCESS, MINE = f"{OURS}/workers/worker.py", "/usr/lib/python3.11/multiprocessing/process.py", "/home/me/data.py"
+TORCH = "/venv/lib/python3.11/site-packages/torch/serialization.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "left"),
+    [
+        ((TORCH, MINE, LOOP, PROCESS, "/home/me/train.py"), (TORCH, MINE)),
+        ((PROCESS, MINE, LOOP), (PROCESS, MINE)),
+        ((MINE, "<frozen runpy>", PROCESS, "<string>"), (MINE,)),
+        ((LOOP, LOOP, PROCESS, "/home/me/train.py"), (LOOP, LOOP)),
+        ((MINE,), (MINE,)),
+        ((), ()),
+    ],
+)
+def test_of_a_stack_what_we_called_is_shown(stack: tuple[str, ...], left: tuple[str, ...]) -> None:
+    """Neither our loop nor, of a forked worker, the training script that started it."""
+    assert [frame.file for frame in python_frames.called_by_us(frames_of(*stack))] == [*left]
 
 
 def test_of_chained_exceptions_the_last_is_read() -> None:

@@ -2,7 +2,8 @@
 
     at birth ──► inherited files, counters       at every tick ──► memory, counters       at death ──► counters
 
-Cheap, bounded, and never raising: what cannot be read is left out. Runs in: supervisor process.
+Cheap, bounded, and never raising: what cannot be read is left out. Runs in: supervisor process;
+`open_files` in the main process as well.
 """
 
 from __future__ import annotations

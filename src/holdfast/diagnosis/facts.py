@@ -132,6 +132,8 @@ def with_source(stack: str) -> str:
 def _of_bus_error(evidence: Evidence) -> dict[str, object]:
     """The size of the file that was hit, where it still has a name, and the room on its tmpfs, if it is on one."""
     hit = signs.bus_error_in(evidence)
+    if signs.is_bus_error_nowhere(evidence):
+        return _room("/dev/shm")
     if hit is None or hit[0].path.startswith("/memfd:"):
         return {}
     path = hit[0].path

@@ -7,7 +7,7 @@ Reads files, so it runs where it delays no worker. Never raises. Runs in: main p
 
 from __future__ import annotations
 
-from holdfast.diagnosis import engine, facts
+from holdfast.diagnosis import collect, engine, facts
 from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence
 from holdfast.diagnosis.native.resolve import resolve
 
@@ -18,5 +18,14 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 def evidence_of(error: BaseException, traceback: str, phase: str, start_method: str = "") -> Evidence:
-    """Of an exception, with the traceback of where it was raised."""
-    return Evidence(Ending.RAISED, phase=phase, start_method=start_method, raised=facts.describe(error, traceback))
+    """Of an exception, with the traceback of where it was raised.
+
+    What a forked worker has inherited is what is open here: seldom is a file opened, or closed, between the two.
+    """
+    return Evidence(
+        Ending.RAISED,
+        phase=phase,
+        start_method=start_method,
+        raised=facts.describe(error, traceback),
+        inherited_files=collect.open_files() if start_method == "fork" else (),
+    )

@@ -8,6 +8,7 @@ Standard library only. Runs in: main process.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,10 +19,13 @@ from holdfast.diagnosis.wording import file_name, one_line
 
 _OUR_FILES = str(PurePath(__file__).parent.parent)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
+_PY_SPY_FRAME = re.compile(r"^ +(?P<function>[^\s(]+) \((?P<file>[^():]+\.py):(?P<line>\d+)\)$")
 _SECTION = re.compile(r"^(Current thread|Thread) .*\(most recent call first\):")
 _LIBRARY = re.compile(
     r"[/\\](site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen ", re.IGNORECASE
 )
+
+_STARTER = re.compile(r"[/\\]multiprocessing[/\\]\w+\.py$|runpy|^<string>$")  # of a new interpreter
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,15 @@ class PythonFrame:
 
 
 def of_stack(text: str) -> list[PythonFrame]:
-    """Of the thread at fault, innermost first. faulthandler marks it; otherwise it is the first."""
-    sections = _sections(text)
-    if not sections:
-        return []
+    """Of the thread at fault, innermost first.
+
+    faulthandler marks the one that the signal came to. Where it marks none, or one of our own, which only happened to
+    be awake, it is the main thread; where that is not there either, the first.
+    """
+    sections = [(title, frames) for title, frames in _sections(text) if not _is_watcher(frames)]
     marked = [frames for title, frames in sections if title.startswith("Current thread")]
-    return (marked or [frames for _, frames in sections])[0]
+    main = [frames for _, frames in sections if frames[-1].function != "_bootstrap"]
+    return next(iter([*marked, *main, *(frames for _, frames in sections)]), [])
 
 
 def of_traceback(text: str) -> list[PythonFrame]:
@@ -50,9 +57,16 @@ def of_traceback(text: str) -> list[PythonFrame]:
     return _frames(last.splitlines())[::-1]
 
 
+def of_py_spy(text: str) -> list[PythonFrame]:
+    """Python's frames among the native ones, of the first thread, innermost first. py-spy shortens the files' names."""
+    thread = text.split("\nThread ")[1] if "\nThread " in text else text
+    found = (_PY_SPY_FRAME.match(line) for line in thread.splitlines())
+    return [PythonFrame(match["file"], int(match["line"][:9]), match["function"]) for match in found if match]
+
+
 def other_threads(text: str) -> int:
-    """How many threads a stack shows beside the one at fault."""
-    return max(len(_sections(text)) - 1, 0)
+    """How many threads a stack shows beside the one at fault, and our own."""
+    return max(sum(not _is_watcher(frames) for _, frames in _sections(text)) - 1, 0)
 
 
 def innermost_of_user(frames: Sequence[PythonFrame]) -> PythonFrame | None:
@@ -62,6 +76,17 @@ def innermost_of_user(frames: Sequence[PythonFrame]) -> PythonFrame | None:
         if found is not None:
             return found
     return None
+
+
+def called_by_us(frames: Sequence[PythonFrame]) -> list[PythonFrame]:
+    """What the worker ran for the user, without what called it; where it ran nothing for the user, our own frames.
+
+    Further out is nothing of interest: the worker's loop, and under fork whatever had started the loader.
+    """
+    users = [*itertools.takewhile(lambda frame: not _is_ours(frame), frames)]
+    while len(users) > 1 and _STARTER.search(users[-1].file):
+        users.pop()
+    return users or [*itertools.takewhile(_is_ours, frames)]
 
 
 def recursion(frames: Sequence[PythonFrame]) -> PythonFrame | None:
@@ -80,8 +105,16 @@ def _is_users(frame: PythonFrame) -> bool:
 
 def _is_not_machinery(frame: PythonFrame) -> bool:
     parts = re.split(r"[/\\]", frame.file)
-    ours = frame.file.startswith(_OUR_FILES) or "site-packages/holdfast" in frame.file
-    return not ours and "torch" not in parts and "multiprocessing" not in parts
+    return not _is_ours(frame) and "torch" not in parts and "multiprocessing" not in parts
+
+
+def _is_ours(frame: PythonFrame) -> bool:
+    return frame.file.startswith(_OUR_FILES) or "site-packages/holdfast" in frame.file
+
+
+def _is_watcher(frames: Sequence[PythonFrame]) -> bool:
+    """Whether this is the thread by which a portable worker notices that the main process is gone."""
+    return any(_is_ours(frame) and frame.function == "_go_with_main" for frame in frames)
 
 
 def _sections(text: str) -> list[tuple[str, list[PythonFrame]]]:

@@ -89,6 +89,13 @@ def bus_error_in(evidence: Evidence) -> tuple[Mapping, int] | None:
     return mapping, frame.address - mapping.start + mapping.offset
 
 
+def is_bus_error_nowhere(evidence: Evidence) -> bool:
+    """Whether a page of a mapped file could not be had, and it is not known which file lay there."""
+    frame = frame_of(evidence)
+    is_one = is_crash_by(evidence, wording.SIGBUS) and frame is not None and frame.code == wording.BUS_ADRERR
+    return is_one and frame is not None and mapping_at(evidence, frame.address) is None
+
+
 def is_beyond_end(evidence: Evidence, position: int) -> bool:
     return evidence.mapped_file_bytes is not None and position >= evidence.mapped_file_bytes
 
@@ -121,9 +128,14 @@ def frames(evidence: Evidence) -> list[PythonFrame]:
     return python_frames.of_stack(evidence.python_stack)
 
 
+def frames_seen(evidence: Evidence) -> list[PythonFrame]:
+    """The same, as py-spy saw them where the worker itself said nothing."""
+    return frames(evidence) or python_frames.of_py_spy(evidence.native_stack)
+
+
 def where(evidence: Evidence) -> str:
     """ "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block", as far as it is known."""
-    user = python_frames.innermost_of_user(frames(evidence))
+    user = python_frames.innermost_of_user(python_frames.called_by_us(frames_seen(evidence)))
     place = place_of(evidence)
     parts = [str(user) if user else "", native(place) if place else ""]
     return " -> ".join(part for part in parts if part)
@@ -156,7 +168,7 @@ def signal_line(evidence: Evidence) -> tuple[str, ...]:
 
 def stack_lines(evidence: Evidence, most: int = 6) -> tuple[str, ...]:
     """The innermost Python frames, one under the other."""
-    found = frames(evidence)
+    found = python_frames.called_by_us(frames(evidence))
     lines = [f"{'in' if k == 0 else 'called by'} {frame}" for k, frame in enumerate(found[:most])]
     more = len(found) - most
     return (*lines, f"and {wording.plural(more, 'frame')} more") if more > 0 else tuple(lines)

@@ -100,7 +100,14 @@ class Rescue:
 
     def supervisor_lost(self, lost: SupervisorLost, num_workers: int) -> None:
         self._ledger.note(
-            Incident("supervisor killed", "restarted", pid=lost.pid, epoch=self._bad.epoch, summary=lost.reason)
+            Incident(
+                "supervisor killed",
+                "restarted",
+                pid=lost.pid,
+                epoch=self._bad.epoch,
+                summary=lost.reason,
+                confidence="certain",
+            )
         )
         for worker_id in range(num_workers):
             self._carry_on(worker_id)

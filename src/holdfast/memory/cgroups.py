@@ -41,7 +41,7 @@ def memory_cgroup_of(pid: int | str, root: Path = _ROOT) -> MemoryCgroup | None:
     try:
         paths = dict(_controllers((proc / "cgroup").read_text()))
         mounts = _mounts((proc / "mountinfo").read_text())
-    except OSError:
+    except (OSError, ValueError):  # gone, or not as we know it
         return None
     for controller, version in (("memory", 1), ("", 2)):
         if controller in paths and controller in mounts:

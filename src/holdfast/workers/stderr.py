@@ -89,8 +89,8 @@ class Relay:
         """The worker has ended. Returns its last words, which are passed on too."""
         while self.wants_more and self.take_in():
             pass  # (not up to its end: what the worker had started may keep the pipe open)
-        if self._line:
-            self._line += b"\n"
+        if self._line or self._is_marked:
+            self._line += b"\n"  # the next one to speak begins a line of its own
         self.push(unfinished=True)
         os.close(self.fd)
         return self._tail.decode(errors="replace")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Evidence
-from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, CrashPage
+from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, RECORDED_SIGNALS, CrashPage
 from holdfast.diagnosis.native.hang import native_stack
 from holdfast.diagnosis.native.loads import LibraryReporter
 from holdfast.diagnosis.native.mappings import LibraryPage
@@ -114,8 +114,9 @@ class Traces:
         assert self._memory is not None
         before, after = self._memory.around_death()
         is_crash = reason is Reason.EXITED and -exit_code in FATAL_SIGNALS
-        frame = self._crash.read(-exit_code) if is_crash else None
-        if is_crash and frame is None:
+        is_recorded = reason is Reason.EXITED and -exit_code in RECORDED_SIGNALS
+        frame = self._crash.read(-exit_code) if is_recorded else None
+        if is_recorded and frame is None:
             self._missing.append(self._crash.missing(-exit_code))
         evidence = Evidence(
             ending=ENDINGS[reason],

@@ -16,7 +16,7 @@ NAME = "hang"
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.ending is not Ending.HUNG:
         return None
-    frames = signs.frames(evidence)
+    frames = signs.frames_seen(evidence)
     at = f"it was in {frames[0]}" if frames else "where it was could not be seen"
     return Diagnosis(
         cause=NAME,

@@ -71,7 +71,13 @@ def _flags(lacks: tuple[str, ...]) -> str:
         return "-march=x86-64-v3"
     if all(feature.startswith("avx512") or feature in _LEVEL_3 for feature in lacks):
         return "-march=x86-64-v2"
-    return " ".join(f"-mno-{feature.replace('_', '.')}" for feature in lacks)
+    return " ".join(f"-mno-{_gcc_name(feature)}" for feature in lacks)
+
+
+def _gcc_name(feature: str) -> str:
+    """The compiler's word for what /proc/cpuinfo calls so: sse4.1, amx-tile, avxvnni."""
+    known = {"avx_vnni": "avxvnni", "sha_ni": "sha", "pclmulqdq": "pclmul"}
+    return known.get(feature) or feature.replace("_", "-" if feature.startswith("amx_") else ".")
 
 
 def package_of(library: str) -> str:

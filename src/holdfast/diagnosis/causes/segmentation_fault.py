@@ -1,7 +1,7 @@
 """A segmentation fault: native code used an address that it may not use.
 
 Signs: SIGSEGV that no other process sent. The page fault's error code says whether it was a read, a write or an
-execution.
+execution. Where the registers were not recorded, so that it is not known who sent it, it is likely only.
 
 Pure. Runs in: main process.
 """
@@ -21,13 +21,19 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         return None
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN,
+        confidence=Confidence.CERTAIN if _is_proven(evidence) else Confidence.LIKELY,
         summary="died of a segmentation fault",
         because=_because(evidence),
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), *_mapping_line(evidence)),
         advice=signs.TO_ITSELF if signs.sent_itself(evidence) else _advice(evidence),
     )
+
+
+def _is_proven(evidence: Evidence) -> bool:
+    """Without the kernel's frame it may as well have been a kill -SEGV; a status of Windows says it by itself."""
+    is_status = evidence.exit_code is not None and evidence.exit_code > 0
+    return is_status or signs.frame_of(evidence) is not None
 
 
 def _because(evidence: Evidence) -> str:

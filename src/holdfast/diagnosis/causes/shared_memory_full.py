@@ -1,8 +1,9 @@
 """There was no room left in shared memory (/dev/shm), which containers often have only 64 MB of.
 
 Signs: SIGBUS with BUS_ADRERR at an address in a mapping of a file in /dev/shm, on another tmpfs, or of a memfd; or
-ENOSPC, in Python's or torch's words, for such a file. If that tmpfs is still full just after, it is certain. A SIGBUS
-of which the address is not known makes it possible only.
+ENOSPC, in Python's or torch's words, for such a file. If that tmpfs is still full just after, it is certain. Where
+the file at the address is not known, a full /dev/shm makes it likely; where not even the address is, it is possible
+only.
 
 Pure. Runs in: main process.
 """
@@ -38,6 +39,8 @@ def _of_bus_error(evidence: Evidence) -> Diagnosis | None:
     if signs.frame_of(evidence) is None:
         because = "a bus error is how a full shared memory shows itself; the address was not seen"
         return _diagnosis(evidence, Confidence.POSSIBLE, "died of a bus error", because)
+    if signs.is_bus_error_nowhere(evidence):
+        return _of_full_shared_memory(evidence)
     hit = signs.bus_error_in(evidence)
     if hit is None:
         return None
@@ -46,6 +49,15 @@ def _of_bus_error(evidence: Evidence) -> Diagnosis | None:
         return None
     because = f"there was no room for a page of {wording.one_line(mapping.path, 120)}, which is shared memory"
     return _diagnosis(evidence, _confidence(evidence), "died of a bus error: shared memory is full", because)
+
+
+def _of_full_shared_memory(evidence: Evidence) -> Diagnosis | None:
+    """Which file was hit is not known; what counts is how much is free just after."""
+    free = evidence.shared_memory_free_bytes
+    if free is None or free >= _FULL_BELOW_BYTES:
+        return None
+    because = "there was no room for a page of a mapped file, and shared memory is full"
+    return _diagnosis(evidence, Confidence.LIKELY, "died of a bus error: shared memory is full", because)
 
 
 def _confidence(evidence: Evidence) -> Confidence:

@@ -1,7 +1,8 @@
 """A bus error: the program read a mapped file beyond its end, or a part of it that could not be read.
 
 Signs: SIGBUS with BUS_ADRERR at an address in the mapping of a file. If the file is now shorter than the place that
-was read, that proves it; if it is on a disk, it is likely.
+was read, that proves it; if it is on a disk, it is likely. A file that was mapped only a moment before, for the same
+batch, is not known: then it is possible.
 
 Pure. Runs in: main process.
 """
@@ -15,6 +16,8 @@ NAME = "bus error on a truncated file"
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
+    if signs.is_bus_error_nowhere(evidence):
+        return _of_unknown_file(evidence)
     hit = signs.bus_error_in(evidence)
     if hit is None:
         return None
@@ -31,6 +34,21 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         where=signs.where(evidence),
         evidence=(*signs.signal_line(evidence), f"the address is byte {position} of {path}"),
         advice=_advice(mapping),
+    )
+
+
+def _of_unknown_file(evidence: Evidence) -> Diagnosis:
+    return Diagnosis(
+        cause=NAME,
+        confidence=Confidence.POSSIBLE,
+        summary="died of a bus error in a mapped file",
+        because="a mapped file was used beyond its end, or its disk or server failed; which file it was is not known",
+        where=signs.where(evidence),
+        evidence=signs.signal_line(evidence),
+        advice=(
+            "ls -l   of the files that the line under `where` reads: are they as long as they should be?",
+            "df -h   a full disk, or shared memory, does the same to a file that is written",
+        ),
     )
 
 

@@ -7,6 +7,7 @@
 The page is the alternate stack of the worker's main thread, on a memfd. faulthandler's handlers stay in charge; they
 are only set again with SA_SIGINFO, without which the kernel leaves siginfo out. No code of ours runs in a handler.
 
+- SIGTERM is recorded too, where it has no handler: faulthandler writes the stacks, and lets it do what it did before.
 - Whoever sets a handler of a fatal signal after `install` undoes it for that signal: install last.
 - The mapping is never undone: not at exit either, when a worker may crash as well.
 - A process that the worker forks through Python gets the stack and the faulthandler of before `install` back, so its
@@ -43,6 +44,9 @@ FATAL_SIGNALS: frozenset[int] = frozenset(
     getattr(signal, name) for name in ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV") if hasattr(signal, name)
 )
 """Those that faulthandler handles."""
+_SENT_SIGNAL: int = signal.SIGTERM
+"""The one that nothing but another process causes, and of which the kernel says, to a handler alone, which."""
+RECORDED_SIGNALS: frozenset[int] = FATAL_SIGNALS | {_SENT_SIGNAL}
 _SA_SIGINFO, _SA_ONSTACK = 4, 0x08000000
 _FIRST_FUNCTION = 2  # a handler of 0 is SIG_DFL, of 1 SIG_IGN
 
@@ -82,7 +86,9 @@ class CrashPage:
         base = _map_for_ever(self.fd, _PAGE_BYTES)
         self._note(base, _State.WITH_REGISTERS)
         _forked.give_back(_set_stack(_Stack(base, 0, STACK_BYTES)), was_enabled)
-        for number in FATAL_SIGNALS:
+        if signal.getsignal(_SENT_SIGNAL) is signal.SIG_DFL:  # else it is the user's to handle
+            faulthandler.register(_SENT_SIGNAL, file=stack_fd, all_threads=True, chain=True)  # and then die of it
+        for number in RECORDED_SIGNALS:
             _ask_for_siginfo(number)
 
     def read(self, exit_signal: int) -> Frame | None:
@@ -97,7 +103,7 @@ class CrashPage:
 
     def missing(self, exit_signal: int) -> str:
         """Why `read` found no frame, in words for `Evidence.missing`; empty where there is none to be expected."""
-        if exit_signal not in FATAL_SIGNALS:
+        if exit_signal not in RECORDED_SIGNALS:
             return ""
         return _WHY_NO_FRAME.get(self._noted()[2], "registers: the worker wrote over its crash page")
 
@@ -171,6 +177,7 @@ class _Forked:
             return
         _set_stack(self._stack_before)
         self._stack_before = None
+        faulthandler.unregister(_SENT_SIGNAL)
         if self._was_enabled:
             faulthandler.enable(file=2, all_threads=True)
         else:

@@ -22,11 +22,14 @@ import functools
 import importlib.machinery
 import os
 import sys
+import time
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
 from holdfast.diagnosis.native.mappings import LibraryPage, text_of_self
+
+_FILES_EVERY_S = 1.0  # a dataset may map a file for each sample, and the list takes a millisecond
 
 
 class _LoadedObject(ctypes.Structure):
@@ -64,21 +67,36 @@ class LibraryWatch:
 
 
 class LibraryReporter:
-    """Keeps a worker's page right. `look` is for between two samples or batches, and costs next to nothing."""
+    """Keeps a worker's page right. `look` is for between two samples or batches, and costs next to nothing.
+
+    Files that Python's mmap maps (numpy's memmap is one) are noticed too, by an audit hook, and noted at the next look.
+    """
 
     def __init__(self, page: LibraryPage, forked: bool) -> None:
         self._page = page
         self._pid = os.getpid()
         self._watch = LibraryWatch()
+        self._has_mapped = False
+        self._noted_s = 0.0
+        sys.addaudithook(self._hear)
         if not forked:  # a forked worker has, so far, what its parent has
             page.write(text_of_self())
         after_each_load(self.look)
 
     def look(self) -> None:
         """Never raises: that a crash will be told less well is no reason to fail the sample in hand."""
-        if self._watch.changed() and os.getpid() == self._pid:  # the page is not of a process that the worker forked
+        has_loaded = self._watch.changed()
+        is_due = self._has_mapped and time.monotonic() - self._noted_s > _FILES_EVERY_S
+        if (has_loaded or is_due) and os.getpid() == self._pid:  # the page is not of a process that the worker forked
+            self._has_mapped = False
+            self._noted_s = time.monotonic() if is_due else self._noted_s
             with contextlib.suppress(OSError):
                 self._page.write(text_of_self())
+
+    def _hear(self, event: str, _: tuple[object, ...]) -> None:
+        """Called for a lot that is none of our business, and before the file is mapped: only note that it will be."""
+        if event == "mmap.__new__":
+            self._has_mapped = True
 
 
 _told: list[Callable[[], None]] = []  # at most one; a list, so that the wrappers see a later one

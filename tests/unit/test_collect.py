@@ -1,0 +1,124 @@
+"""What is read of a worker from outside: its memory over time, the kernel's counters around its death, its files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.diagnosis import collect
+from holdfast.diagnosis.collect import MemoryWatch, open_files
+from holdfast.memory import cgroups
+from holdfast.memory.cgroups import MemoryCgroup
+from holdfast.memory.readings import anonymous_bytes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+
+GROWTH = 64 << 20
+
+
+def test_memory_that_was_written_is_counted() -> None:
+    before = anonymous_bytes(os.getpid())
+    kept = bytearray(os.urandom(1) * GROWTH)
+    after = anonymous_bytes("self")
+    assert before is not None
+    assert after is not None
+    assert after - before > len(kept) // 2
+
+
+def test_a_process_that_has_ended_has_no_memory() -> None:
+    """Reaped, or not yet: it is not said to have used nothing."""
+    child = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.DEVNULL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert anonymous_bytes(child.pid) is None
+    child.wait()
+    assert anonymous_bytes(child.pid) is None
+
+
+def test_readings_are_taken_now_and_then_and_bounded() -> None:
+    """With what was in hand, and how long before the end it was."""
+    watch = MemoryWatch(os.getpid())
+    for k in range(100):
+        watch.tick(k * 0.1, unit=k, position=1)
+    history = watch.history(10.0)
+    assert len(history) == 16
+    assert [reading.seconds_before_end for reading in history] == sorted(
+        (reading.seconds_before_end for reading in history), reverse=True
+    )
+    assert history[-1].unit >= 96
+    assert all(reading.position == 1 and reading.anonymous_bytes > 0 for reading in history)
+
+
+class Counting:
+    """A recorded cgroup whose count of kills is set by the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.set(3)
+        (folder / "memory.max").write_text("4096")
+        (folder / "memory.current").write_text("1024")
+
+    def set(self, kills: int) -> None:
+        (self.folder / "memory.events").write_text(f"oom_kill {kills}\n")
+
+
+@pytest.fixture
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counting:
+    monkeypatch.setattr(cgroups, "memory_cgroup_of", lambda pid: MemoryCgroup(tmp_path, 2))
+    return Counting(tmp_path)
+
+
+def test_a_kill_is_seen_as_a_difference(counting: Counting) -> None:
+    """Between the last reading while it lived and the one after its death."""
+    watch = MemoryWatch(os.getpid())
+    counting.set(4)
+    before, after = watch.around_death()
+    assert (before.cgroup_kills, after.cgroup_kills) == (3, 4)
+    assert (before.cgroup, before.cgroup_limit_bytes, before.cgroup_usage_bytes) == (str(counting.folder), 4096, 1024)
+
+
+def test_what_was_counted_while_it_lived_was_of_others(counting: Counting) -> None:
+    watch = MemoryWatch(os.getpid())
+    counting.set(4)
+    watch.tick(1.0, 0, 0)
+    before, after = watch.around_death()
+    assert (before.cgroup_kills, after.cgroup_kills) == (4, 4)
+
+
+def test_of_a_process_that_is_gone_nothing_is_taken_for_a_reading(counting: Counting) -> None:
+    """A tick may come between the kernel's kill and our noticing of it: its count is not that of before."""
+    child = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.DEVNULL)
+    watch = MemoryWatch(child.pid)
+    child.wait()
+    counting.set(4)
+    watch.tick(1.0, 0, 0)
+    before, after = watch.around_death()
+    assert (before.cgroup_kills, after.cgroup_kills) == (3, 4)
+    assert watch.history(2.0) == ()
+
+
+def test_where_there_is_no_cgroup_the_machine_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "memory_cgroup_of", lambda pid: None)
+    monkeypatch.setattr(cgroups, "host_kills", lambda: 7)
+    before, after = MemoryWatch(os.getpid()).around_death()
+    assert (before.host_kills, after.host_kills, after.cgroup) == (7, 7, "")
+    assert (after.host_available_bytes or 0) > 0
+
+
+def test_files_that_matter_are_listed(tmp_path: Path) -> None:
+    """A database, but no pipe, device or memfd."""
+    path = tmp_path / "samples.db"
+    reading, writing = os.pipe()
+    with path.open("w"), Path(os.devnull).open():
+        found = open_files()
+    os.close(reading)
+    os.close(writing)
+    assert str(path) in found
+    assert not [name for name in found if name.startswith(("/dev/", "pipe:", "anon_inode:", "/memfd:"))]
+
+
+def test_where_there_is_no_proc_no_file_is_listed(tmp_path: Path) -> None:
+    assert collect._entries(tmp_path / "none") == []

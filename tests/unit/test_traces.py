@@ -1,0 +1,210 @@
+"""What a worker leaves behind, on real processes: exit, crash, hang, and one that does not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+if sys.platform != "linux":
+    pytest.skip("traces are kept on Linux only", allow_module_level=True)
+
+from holdfast.diagnosis.evidence import Ending, Evidence
+from holdfast.diagnosis.native import hang
+from holdfast.diagnosis.native.crash_page import can_have_registers
+from holdfast.workers import stderr
+from holdfast.workers.board import Doing, Phase
+from holdfast.workers.messages import Reason
+from holdfast.workers.traces import Surroundings, Traces
+from waits import PATIENCE_S, is_running, wait_until
+
+HERE = Surroundings("fork", forks_itself=True, sample_timeout_s=1.5, inherited_files=("/data/samples.db",))
+LOADING = Doing(life=1, phase=Phase.FETCH, unit=4, attempt=0, position=2, span=1)
+STARTING = Doing(life=1, phase=Phase.STARTING, unit=-1, attempt=0, position=-1, span=0)
+
+
+class Worker:
+    """A forked process with traces, and its supervisor's part."""
+
+    def __init__(self, body: Callable[[], None]) -> None:
+        self.traces = Traces()
+        self.traces.stderr._out = self.screen = os.memfd_create("screen")
+        self.pid = os.fork()
+        if not self.pid:
+            self._run(body)
+        self.traces.begin(self.pid)
+
+    def _run(self, body: Callable[[], None]) -> None:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            self.traces.ends.install(is_forked=True)
+            os.write(2, b"ready\n")
+            body()
+        finally:
+            os._exit(0)
+
+    def wait_until_ready(self) -> None:
+        def has_said() -> bool:
+            self.traces.stderr.take_in()
+            return os.fstat(self.screen).st_size > 0
+
+        wait_until(has_said, PATIENCE_S, "a worker that is ready")
+
+    def end(self, reason: Reason = Reason.EXITED, doing: Doing = LOADING) -> Evidence:
+        _, status = os.waitpid(self.pid, 0)
+        return self.traces.evidence(reason, os.waitstatus_to_exitcode(status), doing, HERE)
+
+    def close(self) -> None:
+        """Of a test that failed on its way."""
+        if is_running(self.pid):
+            with contextlib.suppress(ChildProcessError):
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+        os.close(self.screen)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Callable[[], None]], Worker]]:
+    made: list[Worker] = []
+
+    def run(body: Callable[[], None]) -> Worker:
+        made.append(Worker(body))
+        return made[-1]
+
+    yield run
+    for worker in made:
+        worker.close()
+
+
+Start = Callable[[Callable[[], None]], Worker]
+
+
+def test_an_exit_leaves_its_status_and_its_last_words(start: Start) -> None:
+    """And no registers are missed, for there was no crash."""
+    evidence = start(lambda: os._exit(3)).end()
+    assert (evidence.ending, evidence.exit_code, evidence.phase) == (Ending.EXITED, 3, "loading")
+    assert (evidence.frame, evidence.mappings, evidence.missing) == (None, (), ())
+    assert evidence.stderr_tail == "ready\n"
+    assert (evidence.start_method, evidence.sample_timeout_s) == ("fork", 1.5)
+    assert evidence.inherited_files == ("/data/samples.db",)
+
+
+@pytest.mark.skipif(not can_have_registers(), reason="registers are recorded on x86_64 Linux with glibc only")
+def test_a_crash_leaves_registers_libraries_and_the_stack(start: Start) -> None:
+    worker = start(lambda: ctypes.memset(0, 1, 1))
+    evidence = worker.end()
+    assert evidence.exit_code == -signal.SIGSEGV
+    assert evidence.frame is not None
+    assert evidence.frame.address == 0
+    assert [mapping for mapping in evidence.mappings if "libc" in mapping.path]
+    assert "test_traces.py" in evidence.python_stack
+    assert evidence.pid == worker.pid
+
+
+@pytest.mark.skipif(not can_have_registers(), reason="registers are recorded on x86_64 Linux with glibc only")
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGTERM])
+def test_the_sender_of_a_signal_is_known(start: Start, number: signal.Signals) -> None:
+    worker = start(lambda: time.sleep(600))
+    worker.wait_until_ready()
+    os.kill(worker.pid, number)
+    evidence = worker.end()
+    assert evidence.exit_code == -number
+    assert evidence.frame is not None
+    assert evidence.frame.sender_pid == os.getpid()
+
+
+def test_a_handler_of_sigterm_is_left_alone(start: Start) -> None:
+    """It is the user's to say what comes of it, set before or after us."""
+
+    def handle() -> None:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+
+    evidence = start(handle).end()
+    assert (evidence.exit_code, evidence.python_stack) == (9, "")
+
+
+def test_a_kill_leaves_the_counters_of_before_and_after(start: Start) -> None:
+    worker = start(lambda: time.sleep(600))
+    worker.wait_until_ready()
+    worker.traces.watch(LOADING, time.monotonic())
+    os.kill(worker.pid, signal.SIGKILL)
+    evidence = worker.end()
+    assert evidence.counters_before is not None
+    assert evidence.counters_after is not None
+    assert evidence.counters_before.cgroup == evidence.counters_after.cgroup
+    assert [(reading.unit, reading.position) for reading in evidence.memory] == [(4, 2)]
+    assert evidence.missing == ()
+
+
+def test_the_stack_of_one_that_hangs_is_asked_for(start: Start) -> None:
+    worker = start(lambda: time.sleep(600))
+    worker.wait_until_ready()
+    worker.traces.take_stacks()
+    os.kill(worker.pid, signal.SIGKILL)
+    evidence = worker.end(Reason.HUNG)
+    assert evidence.ending is Ending.HUNG
+    assert "test_traces.py" in evidence.python_stack
+    assert evidence.missing == ()
+
+
+def test_of_one_that_blocks_signals_it_is_said_what_is_missing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And py-spy is asked; here it may not trace."""
+    monkeypatch.setattr(hang, "_find_tool", lambda: None)
+
+    def block() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        os.write(2, b"blocked\n")
+        time.sleep(600)
+
+    worker = start(block)
+    wait_until(lambda: "blocked" in _heard(worker), PATIENCE_S, "a worker that blocks signals")
+    worker.traces.take_stacks()
+    os.kill(worker.pid, signal.SIGKILL)
+    evidence = worker.end(Reason.HUNG)
+    assert evidence.python_stack == ""
+    assert [text.split(":")[0] for text in evidence.missing] == ["Python stack", "native stack"]
+
+
+def _heard(worker: Worker) -> str:
+    worker.traces.stderr.take_in()
+    return os.pread(worker.screen, 1000, 0).decode()
+
+
+def test_the_cgroup_is_looked_for_again_once_the_worker_is_ready(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker_init_fn may have moved it; later nobody does."""
+    worker = start(lambda: time.sleep(600))
+    looks: list[int] = []
+    assert worker.traces._memory is not None
+    monkeypatch.setattr(worker.traces._memory, "look_again", lambda: looks.append(1))
+    for doing in (STARTING, STARTING, LOADING, LOADING):
+        worker.traces.watch(doing, time.monotonic())
+    assert len(looks) == 1
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.end()
+
+
+def test_what_nobody_asks_about_is_let_go(start: Start) -> None:
+    worker = start(lambda: None)
+    os.waitpid(worker.pid, 0)
+    worker.traces.discard()
+    assert worker.traces._crash.fd == -1
+
+
+def test_descriptors_are_those_that_other_workers_must_not_keep() -> None:
+    traces = Traces()
+    before = traces.descriptors
+    assert traces.stderr.fd in before
+    assert stderr._STDERR not in before
+    traces.discard()
+    for fd in before:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
