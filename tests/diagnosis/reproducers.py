@@ -18,7 +18,6 @@ SAMPLE_TIMEOUT_S = 0.6
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 CERTAIN, LIKELY, POSSIBLE, UNKNOWN = "certain", "likely", "possible", "unknown"
-IN_WORDS = "in the error's text"
 
 
 class Reproducer(NamedTuple):
@@ -250,15 +249,12 @@ NO_MAIN_GUARD = Reproducer(
     "a script without a main guard",
     "missing main guard",
     "",
-    IN_WORDS,
     error="WorkerInitError",
     says=("if __name__ == '__main__':",),
     names_worker=False,
     absent={"fork": "under fork the script is not imported again"},
 )
-"""Has a script of its own, tests/programs/no_main_guard.py. No worker comes to be: there is an error, and no incident
-of it yet.
-"""
+"""Has a script of its own, tests/programs/no_main_guard.py. No worker comes to be."""
 
 ALL = (*REPRODUCERS, NO_MAIN_GUARD)
 

@@ -157,7 +157,9 @@ def test_a_script_without_a_main_guard_is_told_so(method: str) -> None:
     with Program("no_main_guard.py", method) as program:
         assert program.wait(2 * PATIENCE_S) == 0
         program.wait_until_nothing_is_left()
-        assert program.stdout.startswith(f"{NO_MAIN_GUARD.error}\n")
+        said = NO_MAIN_GUARD.error, NO_MAIN_GUARD.cause, NO_MAIN_GUARD.confidence
+        assert program.stdout.startswith("\n".join(said))
+        assert "Traceback" not in program.stderr
         assert [words for words in NO_MAIN_GUARD.says if words not in program.stdout] == []
 
 

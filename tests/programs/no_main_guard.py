@@ -17,6 +17,6 @@ loader = DataLoader(Numbers(8), num_workers=2, **how)
 try:
     list(loader)
 except HoldfastError as error:
-    incident = getattr(error, "incident", None)
-    print(type(error).__name__, incident and incident.cause, error, sep="\n")
+    print(type(error).__name__, error.incident.cause, error.incident.confidence, error, sep="\n")
+    assert loader.incidents[-1] is error.incident
 loader.close()

@@ -156,7 +156,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             return list(self._backend.workers)
         except WorkerError as error:
-            self.give_up(error)
+            self._backend_failed(error)
             raise
 
     # -- epochs ----------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             try:
                 self._mend()
             except WorkerError as error:
-                self.give_up(error)
+                self._backend_failed(error)
         return self._advance()
 
     def _mend(self) -> None:
@@ -372,7 +372,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                     self.give_up(RuntimeError("this iterator was closed while next() was waiting"))
                     return
         except WorkerError as error:
-            self.give_up(error)
+            self._backend_failed(error)
             return
         finally:
             self._is_waiting = False
@@ -506,6 +506,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """Nothing more can come. The error is raised by this and every later `next()`."""
         self._broken = error
         self._shutdown_workers()
+
+    def _backend_failed(self, error: WorkerError) -> None:
+        """There are no workers any more, and none can be started."""
+        self._rescue.backend_failed(error)
+        self.give_up(error)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

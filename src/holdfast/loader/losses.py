@@ -118,9 +118,12 @@ def incident_of(failure: Failure, done: str, start_method: str = "", phase: str 
 
 
 def attach(error: BaseException, incident: Incident) -> None:
-    """Have the exception carry its incident: whatever class of the user's it is."""
+    """Have the exception carry its incident, whatever class of the user's it is, and say what more is known of it."""
     with contextlib.suppress(Exception):
         error.incident = incident  # type: ignore[attr-defined]
+    if incident.cause != "dataset exception" and not isinstance(error, WorkerError):
+        advice = "".join(f"\n  try   {each}" for each in incident.advice)
+        error.add_note(f"{incident.cause}: {incident.because} ({incident.confidence}){advice}")
 
 
 # -- in a few words ----------------------------------------------------------------------------------------------------

@@ -8,10 +8,12 @@ Runs in: main process, in the thread that calls `next()`.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from holdfast.errors import WorkerError
 from holdfast.incident import Incident
 from holdfast.loader import losses, recovery
 from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
@@ -111,6 +113,14 @@ class Rescue:
         )
         for worker_id in range(num_workers):
             self._carry_on(worker_id)
+
+    def backend_failed(self, error: WorkerError) -> None:
+        """What ran the workers has given up."""
+        if error.incident is None:
+            summary = str(error).split("\n", 1)[0]
+            error.incident = Incident("supervisor killed", "raised", confidence="likely", summary=summary)
+        error.incident = dataclasses.replace(error.incident, epoch=self._bad.epoch)
+        self._ledger.note(error.incident)
 
     def _carry_on(self, worker_id: int) -> None:
         """The new life of a worker takes up the old one's progress, and what it had not finished."""

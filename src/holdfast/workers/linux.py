@@ -34,7 +34,7 @@ from holdfast.errors import TooManyRestarts, WorkerInitError
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
-from holdfast.workers import channel, messages, start_methods, supervisor
+from holdfast.workers import channel, messages, no_start, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
@@ -109,6 +109,7 @@ class Crew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        no_start.leave_if_unguarded()
         start_methods.prepare(self.start_method)
         self._is_forked = self.start_method == "fork"
         if self._is_forked:
@@ -132,7 +133,7 @@ class Crew:
         )
         with start_methods.unnumbered():
             self._process = self._context.Process(
-                target=supervisor.main, args=(spec,), name="holdfast-supervisor", daemon=True
+                target=supervisor.main, args=(spec,), name=no_start.SUPERVISOR, daemon=True
             )
         try:
             with main_module.startable():
@@ -363,24 +364,22 @@ class Crew:
     def _replace_supervisor(self, how: str) -> None:
         """Kill what is left, keep what was finished, start anew."""
         pid, had_workers = self._process.pid, bool(self._links)
-        why_no_start = "" if had_workers else self._why_no_start()
+        why = None if had_workers else self._why_no_start()
         self._bury_everything()
         self._restarts_in_a_row += 1
         # A fork has nothing of its own to fail with before its first worker; a new interpreter has a main script.
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
-            if not had_workers:
-                raise WorkerInitError(why_no_start)
+            if why is not None:
+                raise why
             raise TooManyRestarts(_NO_PROGRESS.format(pid=pid, how=how, count=self._restarts_in_a_row))
         self._start_anew(pid, f"supervisor (pid {pid}) {how}")
 
-    def _why_no_start(self) -> str:
+    def _why_no_start(self) -> WorkerInitError:
         """A supervisor is gone that has not started a worker: of the main script, or of a module of the user's."""
         self._process.join(_STOP_MARGIN_S)  # a fork server says a little later how it ended
-        facts = {"pid": self._process.pid, "ended": _how_it_ended(self._process.exitcode)}
         number = self._board.importing()
-        if not number:
-            return _NO_START.format(**facts)
-        return _NO_IMPORT.format(**facts, module=sorted(self._carried.modules)[number - 1])
+        module = sorted(self._carried.modules)[number - 1] if number else None
+        return no_start.error_of("supervisor", self._process.pid, self._process.exitcode, module)
 
     def start_over(self, reason: str) -> None:
         pid = self._process.pid if self._process is not None else 0
@@ -490,26 +489,4 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
-def _how_it_ended(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "it made no progress"
-    if exitcode >= 0:
-        return f"it exited with status {exitcode}"
-    try:
-        return f"it was killed by {signal.Signals(-exitcode).name}"
-    except ValueError:
-        return f"it was killed by signal {-exitcode}"
-
-
-_NO_START = (
-    "the supervisor process (pid {pid}) died before it could start a worker: {ended}\n"
-    "  where   in the main script or what that imports, which the start methods spawn and forkserver import anew\n"
-    "  try     run the script with an `if __name__ == '__main__':` guard around the code that uses the loader;\n"
-    "          its own error is on stderr"
-)
-_NO_IMPORT = (
-    "the supervisor process (pid {pid}) died before it could start a worker: {ended}\n"
-    "  where   while importing {module}, for dataset, collate_fn or worker_init_fn\n"
-    "  try     python -c 'import {module}'"
-)
 _NO_PROGRESS = "the supervisor process (pid {pid}) {how}, {count} times in a row without a batch in between"

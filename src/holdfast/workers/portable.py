@@ -31,7 +31,7 @@ from holdfast.errors import WorkerInitError
 from holdfast.transport import names
 from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
-from holdfast.workers import messages
+from holdfast.workers import messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board, Doing, Phase
@@ -105,6 +105,7 @@ class PortableCrew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        no_start.leave_if_unguarded()
         names.sweep()
         for worker_id in range(len(self._workers)):
             self._begin_life(worker_id)
@@ -118,21 +119,21 @@ class PortableCrew:
             recruit, self._spare = self._spare, None
             self._spare_deaths = 0
         else:
-            recruit = self._recruit(handle.name, handle.identity)
+            recruit = self._recruit(handle.identity)
         self._by_worker[worker_id] = recruit
         recruit.assign(Assignment(worker_id, handle.name, handle.identity), life, self._sample_timeout_s)
         handle.begin_life(recruit)
 
-    def _recruit(self, name: str, identity: tuple[int, ...]) -> Recruit:
+    def _recruit(self, identity: tuple[int, ...]) -> Recruit:
         assert self._board is not None
-        recruit = Recruit(name, identity, self._board, self._job)
+        recruit = Recruit(identity, self._board, self._job)
         recruit.start(self._announcements.known(), self._recruits)
         return recruit
 
     def _start_spare(self) -> None:
         self._wants_spare = False
         with contextlib.suppress(Exception):  # the next death will say why no process can be started
-            self._spare = self._recruit(f"{self._workers[0].name}-spare", ())
+            self._spare = self._recruit(())
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -277,7 +278,7 @@ class PortableCrew:
         replaced = worker_id not in self._retired
         if replaced and not self._is_worth_another(worker_id, exitcode, doing):
             if not recruit.line.was_heard:
-                raise WorkerInitError(_NO_START.format(pid=recruit.pid, exitcode=exitcode), worker_id=worker_id)
+                raise no_start.error_of(f"worker {worker_id}", recruit.pid, exitcode, None)
             replaced = False
         if not replaced:
             del self._by_worker[worker_id]
@@ -388,10 +389,3 @@ def _claim(segment_names: list[str], result: Result) -> list[Handle]:
         with contextlib.suppress(OSError):
             handles.append(names.claim(name))
     return handles
-
-
-_NO_START = (
-    "a worker process (pid {pid}) exited with status {exitcode} before it could be told what to do\n"
-    "  try   run the script with an `if __name__ == '__main__':` guard around the code that uses the loader,\n"
-    "        which the start method spawn needs; its own error is on stderr"
-)

@@ -22,7 +22,7 @@ import psutil
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.transport import main_module, names
 from holdfast.transport.slots import PooledSegment
-from holdfast.workers import pipes, recruit, start_methods
+from holdfast.workers import no_start, pipes, recruit, start_methods
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import DOING, Board, Doing
 from holdfast.workers.handles import BaseWorkerHandle
@@ -42,10 +42,10 @@ _UNKNOWN_EXIT = 255  # somebody else has waited for it: what multiprocessing say
 
 
 class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
-    """A proper multiprocessing process, named and numbered by us."""
+    """A proper multiprocessing process, numbered by us. It gets its name when it becomes a worker."""
 
-    def __init__(self, name: str, identity: tuple[int, ...], spec: RecruitSpec) -> None:
-        super().__init__(target=recruit.main, args=(spec,), name=name, daemon=True)
+    def __init__(self, identity: tuple[int, ...], spec: RecruitSpec) -> None:
+        super().__init__(target=recruit.main, args=(spec,), name=no_start.RECRUIT, daemon=True)
         self._identity = identity
 
 
@@ -77,7 +77,7 @@ def make_traces() -> Traces | None:
 class Recruit:
     """One worker process, from its start to its end. The spare has no `worker_id` yet."""
 
-    def __init__(self, name: str, identity: tuple[int, ...], board: Board, job: SharedJob) -> None:
+    def __init__(self, identity: tuple[int, ...], board: Board, job: SharedJob) -> None:
         self.worker_id = -1
         self.serial = next(_serials)
         self.silent_ticks = 0  # since its pipe ended, while we waited
@@ -87,7 +87,7 @@ class Recruit:
         self._deadline = Deadline(None)
         self.lost: WorkerLost | None = None  # how it ended
         self._owner = names.this_owner()
-        self._name, self._identity, self._board, self._job = name, identity, board, job
+        self._identity, self._board, self._job = identity, board, job
         self._job_for_one: object = None
         self.traces = make_traces()
         self._sample_timeout_s: float | None = None
@@ -105,7 +105,7 @@ class Recruit:
         ends = self.traces.ends if self.traces is not None else None
         spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
         with start_methods.unnumbered():
-            self.process = _WorkerProcess(self._name, self._identity, spec)
+            self.process = _WorkerProcess(self._identity, spec)
         try:
             with main_module.startable(), _interrupts_held_back():
                 self.process.start()
