@@ -6,6 +6,7 @@ that crashes or hangs takes this process with it. Runs in: main process.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         return f"raised in this process, batch {self._batch}, {doing}"
 
     def _next_data(self) -> Any:
+        self._ledger.run.tick(time.monotonic())
         if self._generators is None:
             return self._next_batch()
         outside = self._generators.read()  # the training program's own random numbers are not to be touched
@@ -94,6 +96,8 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
                 if fate is None:
                     batch, fate = self._collate(state, samples)
                     if fate is None:
+                        self._ledger.counters.batches += 1
+                        self._ledger.counters.samples += state.samples
                         return self._pinned(batch)
             if fate is Fate.RAISE:
                 raise self._error or TooManySkipped(f"every sample that could stand in batch {self._batch} is bad")
@@ -103,19 +107,23 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._batch += 1
         self._error: BaseException | None = None
         is_list = self._auto_collation or isinstance(indices, list)
-        state = UnitState(dump_indices(indices), places=(self._position,), is_list=is_list)
-        self._position += len(indices) if is_list else 1
+        count = len(indices) if is_list else 1
+        state = UnitState(dump_indices(indices), places=(self._position,), samples=count, is_list=is_list)
+        self._position += count
         return state
 
     def _fetch(self, state: UnitState) -> Any:
         self._first_element = self._fetcher.elements
         try:
-            return self._fetcher.fetch(state.indices, state.places)
+            samples = self._fetcher.fetch(state.indices, state.places)
         except StreamEnded:
             raise StopIteration from None
         except Exception as error:
             losses.attach(error, self._note(capture(error, ""), "raised"))
             raise
+        if self._is_iterable:
+            state.samples = self._fetcher.elements - self._first_element
+        return samples
 
     def _judge(self, state: UnitState, lost: Sequence[messages.BadSample], *, is_empty: bool) -> Fate | None:
         """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
@@ -129,6 +137,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._error = rebuild(Failure(*lost[0].failure))
         if not self._is_iterable and self._policy.on_error == "replace":
             return self._bad.give_up(self._batch, state, given_up)
+        state.samples -= len(lost)
         if self._is_iterable:
             for sample in given_up:
                 self._bad.note_element(self._batch, (0, sample.position), sample)

@@ -28,6 +28,7 @@ class UnitState:
     payload: bytes  # its indices, pickled once: the sampler may use its list again
     worker_id: int = -1
     places: tuple[int, ...] = (0,)  # of its samples in the epoch: each, or, where they follow each other, the first
+    samples: int = 0  # how many: as it was taken from the sampler, then as it came out
     is_list: bool = True  # of indices; False: the index of one sample, whatever that is
     attempt: int = 0
     one_by_one: bool = False
@@ -62,6 +63,7 @@ class UnitState:
     def change(self, listed: list[Any], places: list[int]) -> None:
         """Ask for other samples than the sampler gave."""
         self.payload, self.places = dump_indices(listed if self.is_list else listed[0]), tuple(places)
+        self.samples = len(listed)
 
 
 class DescriptorsRanOut(Exception):
