@@ -138,8 +138,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             _warn_disabled()
             return super()._get_iterator()
         if self.num_workers == 0:
-            self._ledger.run.begin(self, start_method=None)
-            return InProcessIterator(self) if self._ledger.policy.changes_loading else super()._get_iterator()
+            ours = self._ledger.policy.changes_loading
+            self._ledger.run.begin(self, start_method=None, is_counted=ours)
+            return InProcessIterator(self) if ours else super()._get_iterator()
         self.check_worker_number_rationality()
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)

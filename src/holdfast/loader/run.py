@@ -32,12 +32,12 @@ class Run:
         self._record = RunRecord.none()
         self._ending: weakref.finalize[..., Run] | None = None  # while it is under way
 
-    def begin(self, loader: Any, start_method: str | None) -> None:
-        """With every iterator: the first one begins the record."""
+    def begin(self, loader: Any, start_method: str | None, *, is_counted: bool = True) -> None:
+        """With every iterator: the first one begins the record. `is_counted`: by us, and not torch's own iterator."""
         if self._ending is not None or not self._is_recorded or not options.diagnoses() or _is_in_worker():
             return
         self._record = RunRecord.open(_facts(loader, start_method))
-        self._ending = weakref.finalize(self, _end, self._record, self._counters)
+        self._ending = weakref.finalize(self, _end, self._record, self._counters if is_counted else None)
 
     def note(self, incident: Incident) -> None:
         """Write it down, and give it the id that it has there."""
@@ -63,9 +63,9 @@ def _not_begun(counters: Counters, is_recorded: bool) -> Run:
     return Run(counters, is_recorded=is_recorded)
 
 
-def _end(record: RunRecord, counters: Counters) -> None:
+def _end(record: RunRecord, counters: Counters | None) -> None:
     """Also at exit: `weakref.finalize` sees to that, after the workers have ended."""
-    record.close(dataclasses.asdict(counters))
+    record.close(dataclasses.asdict(counters) if counters is not None else None)
 
 
 def _said(incident: Incident) -> dict[str, Any]:

@@ -28,7 +28,6 @@ class UnitState:
     payload: bytes  # its indices, pickled once: the sampler may use its list again
     worker_id: int = -1
     places: tuple[int, ...] = (0,)  # of its samples in the epoch: each, or, where they follow each other, the first
-    samples: int = 0  # how many: as it was taken from the sampler, then as it came out
     is_list: bool = True  # of indices; False: the index of one sample, whatever that is
     attempt: int = 0
     one_by_one: bool = False
@@ -43,6 +42,7 @@ class UnitState:
     areas: list[Slot] = field(default_factory=list)  # once it is finished: where the batch lies
     result: Result | None = None
     error: BaseException | None = None
+    samples: int = 0  # how many it asks for; once it is finished, how many came
 
     @property
     def is_finished(self) -> bool:
