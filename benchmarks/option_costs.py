@@ -1,4 +1,4 @@
-"""What our own options cost: our loader with them against our loader without, on the rows of the table.
+"""What our own options cost, and the diagnosis: our loader with them against our loader without, on the table's rows.
 
 CPU time is user and system time of the main process, the supervisor and the workers together, over a steady window of
 the epoch: a cost that moves from one process to another still shows. It is read from the clocks of the running
@@ -14,8 +14,10 @@ Runs in: main.
 from __future__ import annotations
 
 import gc
+import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -24,17 +26,17 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from holdfast.options import DIAGNOSIS
+
 from .loaders import make_loader
 from .measure import Pass, hang_guard, others_cores, timed_pass
 from .workloads import Workload
 
 WORKERS = 2
 SAMPLE_TIMEOUT_S = 30.0
-CPU_TARGET = 1.05
-"""Most CPU time per batch, as a ratio, that a setting with a target may take."""
 LEAST_NOISE, MOST_NOISE = 0.02, 0.1
 """A noisier run is no excuse for a lower throughput."""
-WITHOUT, AGAIN = "without", "again"
+WITHOUT, AGAIN, UNDIAGNOSED = "without", "again", "undiagnosed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +46,33 @@ class Setting:
     name: str
     title: str
     arguments: Callable[[Path], Mapping[str, Any]]
-    has_target: bool = False
+    most_cpu: float | None = None
+    """CPU time per batch that it may take, as a ratio; None: there is no target."""
+    against: str = WITHOUT
+    """The setting that has it not."""
+    diagnoses: bool = True
+    """Whether workers are diagnosed and the run is recorded, as they are by default."""
+
+
+def _nothing(folder: Path) -> Mapping[str, Any]:
+    return {}
 
 
 def _recovery(folder: Path) -> Mapping[str, Any]:
     return {"on_error": "replace", "sample_timeout": SAMPLE_TIMEOUT_S, "skipped_file": folder / "skipped.jsonl"}
 
 
-NOTHING = (Setting(AGAIN, "no option, again", lambda folder: {}), Setting(WITHOUT, "no option", lambda folder: {}))
+NOTHING = (
+    Setting(AGAIN, "no option, again", _nothing),
+    Setting(WITHOUT, "no option", _nothing),
+    Setting(UNDIAGNOSED, "no option, no diagnosis, no record", _nothing, diagnoses=False),
+)
 SETTINGS = (
-    Setting("recovery", 'on_error="replace", sample_timeout, skipped_file', _recovery, has_target=True),
+    Setting("diagnosis", "diagnosis, record", _nothing, most_cpu=1.02, against=UNDIAGNOSED),
+    Setting("recovery", 'on_error="replace", sample_timeout, skipped_file', _recovery, most_cpu=1.05),
     Setting("rng", 'rng="sample"', lambda folder: {"rng": "sample"}),
 )
+_AGAINST = {setting.name: setting.against for setting in (*NOTHING, *SETTINGS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +90,7 @@ class OptionResult:
 
     def ratios(self, setting: str, value: Callable[[Pass], float]) -> list[float]:
         """Return one figure of a setting over the same without it, one ratio per round."""
-        pairs = zip(self.passes[setting], self.passes[WITHOUT], strict=True)
+        pairs = zip(self.passes[setting], self.passes[_AGAINST[setting]], strict=True)
         return [value(with_it) / value(without) for with_it, without in pairs]
 
     def cpu_ratio(self, setting: str) -> float:
@@ -86,7 +103,7 @@ class OptionResult:
 
     def sample_us(self, setting: str) -> float:
         """Return the CPU time that a setting adds to a sample, in microseconds."""
-        added = self.median(setting, cpu_ms) - self.median(WITHOUT, cpu_ms)
+        added = self.median(setting, cpu_ms) - self.median(_AGAINST[setting], cpu_ms)
         return 1e3 * added / self.workload.batch_size
 
     def others_cores(self) -> float:
@@ -133,7 +150,17 @@ def _measure_row(workload: Workload, rounds: int, window_s: float, tick: Callabl
 
 def _measure(setting: Setting, workload: Workload, dataset: Dataset[Any], window_s: float) -> Pass:
     gc.collect()
-    with hang_guard(), tempfile.TemporaryDirectory() as folder:
+    with hang_guard(), _diagnosing(setting.diagnoses), tempfile.TemporaryDirectory() as folder:
         arguments = {**workload.holdfast_arguments, **setting.arguments(Path(folder))}
         loader = make_loader("holdfast", replace(workload, holdfast_arguments=arguments), dataset, WORKERS)
         return timed_pass(loader, window_s)
+
+
+@contextmanager
+def _diagnosing(is_on: bool) -> Iterator[None]:
+    """For the workers that are started meanwhile, which are forks."""
+    os.environ[DIAGNOSIS] = str(int(is_on))
+    try:
+        yield
+    finally:
+        del os.environ[DIAGNOSIS]

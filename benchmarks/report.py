@@ -5,6 +5,7 @@ Runs in: main.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from .machine import Machine
 from .measure import RowResult
 from .memory import TARGET, MemoryResult
-from .option_costs import CPU_TARGET, SETTINGS, OptionResult
+from .option_costs import SETTINGS, OptionResult, Setting
 from .startup import StartupResult
 
 
@@ -70,9 +71,9 @@ class Report:
     def _option_targets(self) -> Iterator[Target]:
         for row in self.options:
             for setting in SETTINGS:
-                if setting.has_target:
-                    yield option_cpu_target(row, setting.name)
-                    yield option_rate_target(row, setting.name)
+                if setting.most_cpu is not None:
+                    yield option_cpu_target(row, setting)
+                    yield option_rate_target(row, setting)
 
 
 def row_target(row: RowResult, workers: int) -> Target:
@@ -81,16 +82,16 @@ def row_target(row: RowResult, workers: int) -> Target:
     return Target(what, row.ratio(workers), row.workload.target(workers), at_least=True)
 
 
-def option_cpu_target(row: OptionResult, setting: str) -> Target:
+def option_cpu_target(row: OptionResult, setting: Setting) -> Target:
     """Return the target of the CPU time per batch that a row takes with a setting."""
-    what = f"{row.workload.name} with {setting}, CPU time per batch"
-    return Target(what, row.cpu_ratio(setting), CPU_TARGET, at_least=False, to="the time without it")
+    what, most = f"{row.workload.name} with {setting.name}, CPU time per batch", setting.most_cpu or math.inf
+    return Target(what, row.cpu_ratio(setting.name), most, at_least=False, to="the time without it")
 
 
-def option_rate_target(row: OptionResult, setting: str) -> Target:
+def option_rate_target(row: OptionResult, setting: Setting) -> Target:
     """Return the target of a row's throughput with a setting: no lower, beyond the noise of this run."""
-    what = f"{row.workload.name} with {setting}, batches per second"
-    return Target(what, row.rate_ratio(setting), row.least_rate_ratio, at_least=True, to="the rate without it")
+    what = f"{row.workload.name} with {setting.name}, batches per second"
+    return Target(what, row.rate_ratio(setting.name), row.least_rate_ratio, at_least=True, to="the rate without it")
 
 
 def startup_target(case: StartupResult) -> Target:

@@ -14,7 +14,7 @@ from rich.text import Text
 from .loaders import LOADERS
 from .measure import RowResult
 from .memory import MemoryResult
-from .option_costs import SETTINGS, WITHOUT, OptionResult, Setting, cpu_ms, rate
+from .option_costs import SETTINGS, OptionResult, Setting, cpu_ms, rate
 from .report import (
     Report,
     Target,
@@ -152,13 +152,13 @@ def options_table(rows: list[OptionResult]) -> Table:
 
 
 def _option_cells(row: OptionResult, setting: Setting) -> list[str]:
-    cpu, fast = option_cpu_target(row, setting.name), option_rate_target(row, setting.name)
+    cpu, fast = option_cpu_target(row, setting), option_rate_target(row, setting)
     return [
-        *(f"{row.median(name, cpu_ms):.3f}" for name in (WITHOUT, setting.name)),
-        *_against(cpu, setting.has_target),
+        *(f"{row.median(name, cpu_ms):.3f}" for name in (setting.against, setting.name)),
+        *_against(cpu, setting.most_cpu is not None),
         f"{row.sample_us(setting.name):+.2f}",
-        *(number(row.median(name, rate)) for name in (WITHOUT, setting.name)),
-        *_against(fast, setting.has_target),
+        *(number(row.median(name, rate)) for name in (setting.against, setting.name)),
+        *_against(fast, setting.most_cpu is not None),
     ]
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -35,8 +36,15 @@ QUICK_SCENARIOS = 2
 
 
 def main() -> int:
-    """Run what was asked for; return the exit status."""
+    """Run what was asked for; return the exit status. Records are kept, as by default, but not among the user's."""
     options = parse_options()
+    with tempfile.TemporaryDirectory(prefix="holdfast-chaos-") as home:
+        os.environ["HOLDFAST_HOME"] = home
+        return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Kill, compare, print; return the exit status."""
     _prepare()
     console = make_console(to_stderr=options.json == Path("-"))
     report = Report()

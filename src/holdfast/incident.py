@@ -45,6 +45,12 @@ class Incident:
     advice: tuple[str, ...] = ()
     """What to do about it, the best first."""
     time: float = field(default_factory=time.time)
+    id: str = field(default="", compare=False)
+    """In the record of the run: "7f3a.2". Empty where it is in none."""
+
+    def identify(self, incident_id: str) -> None:
+        """Once, by what writes it down: who holds the incident already is to see it too."""
+        object.__setattr__(self, "id", incident_id)
 
     def __str__(self) -> str:
         """One line."""

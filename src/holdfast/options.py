@@ -11,6 +11,7 @@ import os
 DISABLE = "HOLDFAST_DISABLE"
 BACKEND = "HOLDFAST_BACKEND"
 HOME = "HOLDFAST_HOME"
+DIAGNOSIS = "HOLDFAST_DIAGNOSIS"
 
 _OFF = {"", "0", "false", "no", "off"}
 
@@ -28,3 +29,11 @@ def forced_backend() -> str | None:
 def home() -> str | None:
     """`HOLDFAST_HOME=directory`: where records of runs are kept, in place of the user's state directory."""
     return os.environ.get(HOME, "").strip() or None
+
+
+def diagnoses() -> bool:
+    """`HOLDFAST_DIAGNOSIS=0`: nothing is kept of a worker but how it ended, and no record: to measure what that costs.
+
+    Read by the process that starts the workers: under forkserver, as it was when the server was started.
+    """
+    return (os.environ.get(DIAGNOSIS, "").strip().lower() or "1") not in _OFF

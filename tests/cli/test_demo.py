@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +34,14 @@ def figures(*arguments: str) -> dict[str, Any]:
     return data
 
 
-def test_the_demo_ends_torchs_epoch_and_not_ours() -> None:
-    """Five bad samples: torch's loader stops at one of them, ours delivers every batch and lists what was replaced."""
+def test_the_demo_ends_torchs_epoch_and_not_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Five bad samples: torch's loader stops at one of them, ours delivers every batch and lists what was replaced.
+
+    It is no run of the user's: there is no record of it.
+    """
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     data = figures("--on-error", "replace")
+    assert not (tmp_path / "home").exists()
     torchs, ours = data["faults"]["torch"], data["faults"]["holdfast"]
     assert data["whole"]
     assert torchs["batches"] < data["faults"]["batches"]

@@ -68,6 +68,11 @@ def a_backend_is_a_name(name: str | None) -> None:
     DataLoader(Lengths(), backend=3)  # type: ignore[arg-type]
 
 
+def a_record_is_kept_or_not() -> None:
+    assert_type(DataLoader(Lengths(), record=False).record, bool)
+    DataLoader(Lengths(), record="/data/records")  # type: ignore[arg-type]
+
+
 def existing_handlers_of_runtime_error_catch_ours(crashed: WorkerCrashed, init: WorkerInitError) -> None:
     as_worker_errors: list[WorkerError] = [crashed, init]
     as_runtime_errors: list[RuntimeError] = [*as_worker_errors]

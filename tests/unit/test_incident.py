@@ -138,3 +138,13 @@ def test_a_record_of_another_version_is_read() -> None:
     incident = Incident.from_json({"cause": "hang", "done": "raised", "time": 1.0, "of_the_future": 3})
     assert incident == Incident("hang", "raised", time=1.0)
     assert Incident.from_json({}).cause == "unknown"
+
+
+def test_an_incident_gets_its_id_when_it_is_written_down() -> None:
+    """Whoever holds it sees it; it is the same incident as before."""
+    incident = Incident("hang", "restarted", time=1.0)
+    held = [incident]
+    incident.identify("7f3a.2")
+    assert held[0].id == "7f3a.2"
+    assert incident == Incident("hang", "restarted", time=1.0)
+    assert Incident.from_json(incident.to_json()).id == pickle.loads(pickle.dumps(incident)).id == "7f3a.2"

@@ -46,6 +46,19 @@ def test_the_home_of_records_is_what_the_environment_says(
     assert options.home() == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, True), ("", True), (" ", True), ("1", True), ("0", False), ("off", False)]
+)
+def test_diagnosis_is_on_unless_the_environment_says_no(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, expected: bool
+) -> None:
+    """An empty value is none."""
+    monkeypatch.delenv("HOLDFAST_DIAGNOSIS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HOLDFAST_DIAGNOSIS", value)
+    assert options.diagnoses() is expected
+
+
 def test_the_environment_is_read_at_the_moment_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook changes it between two loaders."""
     monkeypatch.setenv("HOLDFAST_DISABLE", "1")

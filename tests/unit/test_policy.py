@@ -29,6 +29,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("sample_timeout", math.nan, "number of seconds above 0, or None"),
     *(("max_skipped", value, "share of the epoch from 0.0 to 1.0") for value in (-1, -0.1, 1.01, "1%", True)),
     ("max_skipped", math.nan, "share of the epoch from 0.0 to 1.0"),
+    *(("record", value, "True or False") for value in (None, 1, "no", "/data/records")),
     ("retry_on", "OSError", "(OSError, TimeoutError)"),
     ("retry_on", ("OSError",), "(OSError, TimeoutError)"),
     ("retry_on", OSError(), "(OSError, TimeoutError)"),
@@ -55,6 +56,7 @@ def test_a_wrong_value_is_refused_by_name_and_with_the_remedy(name: str, value: 
         *((name, value) for name in ("max_retries", "max_restarts") for value in (0, 1, 100)),
         *(("sample_timeout", value) for value in (None, 0.001, 3, 1e9)),
         *(("max_skipped", value) for value in (None, 0, 5, 0.0, 0.5, 1.0)),
+        *(("record", value) for value in (True, False)),
     ],
 )
 def test_what_is_allowed_is_kept_as_it_is(name: str, value: Any) -> None:

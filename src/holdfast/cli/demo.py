@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,6 +68,7 @@ def demo(workers: int, on_error: Literal["skip", "replace"], batches: int, quick
     """
     if options.is_disabled():
         raise click.UsageError(f"{options.DISABLE} is set: there would be torch's loader only. Unset it for the demo.")
+    os.environ[options.HOME] = os.devnull  # no run of the user's: no record of it
     scale = QUICK if quick else FULL
     talk, console = Console(stderr=True), make_console()
     faults = run_faults(talk, workers, on_error, scale)

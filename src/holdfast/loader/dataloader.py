@@ -28,7 +28,7 @@ from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedSample
-from holdfast.loader.stats import Counters, LoaderStats
+from holdfast.loader.stats import LoaderStats
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -48,6 +48,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         rng: "worker", torch's seeding; "sample": random numbers depend only on seed, epoch and position.
         backend: what runs the workers. None: what fits this platform. "portable": spawned processes and nothing that
             only Linux has, which is what Windows and macOS get.
+        record: whether to keep a record of this run, in the user's state directory or `HOLDFAST_HOME`: when it began
+            and ended, its incidents, a reading of rates and memory every few seconds. Nothing of any sample.
     """
 
     def __init__(  # noqa: PLR0917  (torch's signature)
@@ -79,9 +81,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         skipped_file: str | os.PathLike[str] | None = None,
         rng: Literal["worker", "sample"] = "worker",
         backend: str | None = None,
+        record: bool = True,
     ) -> None:
         self._disabled = options.is_disabled()
-        policy = Policy(on_error, max_retries, retry_on, max_skipped, max_restarts, sample_timeout, skipped_file, rng)
+        policy = Policy(
+            on_error, max_retries, retry_on, max_skipped, max_restarts, sample_timeout, skipped_file, rng, record
+        )
         if not self._disabled:
             backends.check_name(backend)
             if num_workers == 0:
@@ -89,10 +94,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.on_error, self.max_retries, self.retry_on = on_error, max_retries, retry_on
         self.max_skipped, self.max_restarts, self.sample_timeout = max_skipped, max_restarts, sample_timeout
         self.skipped_file, self.rng = skipped_file, rng
-        self.backend = backend
+        self.backend, self.record = backend, record
         self.shuffle = shuffle
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
-        self._counters = Counters()
         super().__init__(
             dataset,
             batch_size=batch_size,
@@ -117,6 +121,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             is_iterable = self._dataset_kind == _DatasetKind.Iterable
             policy.check_length(dataset if is_iterable else self.sampler)
         self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)
+        self._counters = self._ledger.counters
 
     @property
     def incidents(self) -> Incidents:
@@ -133,22 +138,27 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             _warn_disabled()
             return super()._get_iterator()
         if self.num_workers == 0:
-            return InProcessIterator(self) if self._ledger.policy.changes_loading else super()._get_iterator()
+            ours = self._ledger.policy.changes_loading
+            self._ledger.run.begin(self, start_method=None, is_counted=ours)
+            return InProcessIterator(self) if ours else super()._get_iterator()
         self.check_worker_number_rationality()
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator
 
     def stats(self) -> LoaderStats:
-        """What happened so far, with workers: batches delivered, time waited, workers replaced."""
+        """What happened so far, with workers: batches and samples delivered, time waited, workers replaced."""
         for iterator in self._iterators:
             iterator._count_new_interpreters()
         return self._counters.read()
 
     def close(self) -> None:
-        """End the workers of every iterator of this loader. Batches already delivered stay valid."""
-        for iterator in list(self._iterators):
-            iterator._shutdown_workers()
+        """End the workers of every iterator of this loader, and its record. Batches already delivered stay valid."""
+        try:
+            for iterator in list(self._iterators):
+                iterator._shutdown_workers()
+        finally:
+            self._ledger.run.end()
         self._iterator = None
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ that crashes or hangs takes this process with it. Runs in: main process.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,12 +84,15 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
 
     def _next_data(self) -> Any:
         """The next batch that has anything in it."""
+        self._ledger.run.tick(time.monotonic())
         while True:
             if self._broken is not None:
                 raise self._broken.with_traceback(None)
             state = self._next_unit()
             batch, fate = self._load_apart(state)
             if fate is None:
+                self._ledger.counters.batches += 1
+                self._ledger.counters.samples += state.samples
                 return self._pinned(batch)
             if fate is Fate.RAISE:
                 raise self._error or TooManySkipped(f"every sample that could stand in batch {self._batch} is bad")
@@ -135,12 +139,15 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
     def _fetch(self, state: UnitState) -> Any:
         self._first_element = self._fetcher.elements
         try:
-            return self._fetcher.fetch(state.indices, state.places)
+            samples = self._fetcher.fetch(state.indices, state.places)
         except StreamEnded:
             raise StopIteration from None
         except Exception as error:
             losses.attach(error, self._note(capture(error, ""), "raised"))
             raise
+        if self._is_iterable:
+            state.samples = self._fetcher.elements - self._first_element
+        return samples
 
     def _judge(self, state: UnitState, *, is_empty: bool) -> Fate | None:
         """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
@@ -166,6 +173,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._error = rebuild(Failure(*lost[0].failure))
         if not self._is_iterable and self._policy.on_error == "replace":
             return self._bad.give_up(self._batch, state, given_up)
+        state.samples -= len(lost)
         if self._is_iterable:
             for sample in given_up:
                 self._bad.note_element(self._batch, (0, sample.position), sample)

@@ -83,6 +83,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
+        self._ledger.run.begin(loader, self._backend.start_method)
         self._units = Units(self._pool, self._backend)
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
@@ -202,6 +203,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         state.worker_id = worker_id
         self._units.add(unit, state)
         self._supply.taken()
+        state.samples = self._supply._position - state.places[0]
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
@@ -339,6 +341,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
             self._raise(failure, self._rescue.note_failure(state.result.unit, state, failure))
+        self._counters.samples += state.samples
         return self._pinned(value) if self._pin_memory else value
 
     def _raise(self, failure: Failure, noted: Incident) -> NoReturn:
@@ -364,8 +367,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         deadline = began + (self._timeout if self._timeout > 0 else _FOREVER_S)
         self._is_waiting = True
         try:
+            self._ledger.run.tick(began, self._worker_pids)
             while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
-                if time.monotonic() >= deadline:
+                now = time.monotonic()
+                self._ledger.run.tick(now, self._worker_pids)
+                if now >= deadline:
                     self._is_clean = True
                     raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
                 if self._refuge is not None and self._refuge.is_ending:
@@ -379,6 +385,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._counters.waited_s += time.monotonic() - began
         hold_daemon_thread()
         self._take_in_all(events)
+
+    def _worker_pids(self) -> list[int]:
+        if not self._num_yielded:
+            return []  # to ask for all of them now may be to wait until they are started
+        return [worker.pid for worker in self._backend.workers if worker.pid is not None]
 
     def _take_in_all(self, events: deque[Event]) -> None:
         while events:
@@ -427,8 +438,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             failure = Failure(*layout.decode(done.result.layout, state.areas, self._pool))
             self._rescue.bad_batch(unit, done.worker_id, failure)
         else:
+            if self._is_iterable:
+                state.samples = len(self._progress.last_elements(done.worker_id))
             if bad:
                 self._rescue.took_out(unit, done.worker_id, bad)
+                state.samples -= sum(not sample.loaded for sample in bad)
             self._pool.saw_batch(sum(done.result.used))
             self._schedule.arrived(unit)
 

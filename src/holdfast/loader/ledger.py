@@ -1,4 +1,4 @@
-"""What a loader keeps account of over all its epochs: incidents, samples passed over, samples known to be bad.
+"""What a loader keeps account of over all its epochs: incidents, counts, samples passed over or known to be bad.
 
 Runs in: main process.
 """
@@ -13,7 +13,9 @@ from typing import Any
 from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.incident import Incident, Incidents
 from holdfast.loader.policy import Policy
+from holdfast.loader.run import Run
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
+from holdfast.loader.stats import Counters
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # or Python would print bare event names on stderr
 _log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ class Ledger:
         self._has_seed = False
         self.has_been_ready = False  # one of its workers: what they start with is good
         self.incidents = Incidents()
+        self.counters = Counters()
+        self.run = Run(self.counters, is_recorded=policy.record)
         self.skipped: list[SkippedSample] = []
         self.known = KnownBad()
         self._file: SkippedFile | None = None
@@ -51,12 +55,14 @@ class Ledger:
             self.seed, self._has_seed = seed, True
 
     def note(self, incident: Incident) -> None:
+        self.run.note(incident)
         self.incidents.add(incident)
         _log.warning("incident", extra={"incident": incident})
 
     def pass_over(self, sample: SkippedSample, blame: Blame) -> None:
         """A sample was skipped or replaced."""
         self.skipped.append(sample)
+        self.counters.skipped += 1
         self.remember(sample.index, sample.reason, blame)
 
     def remember(self, index: Any, reason: str, blame: Blame) -> None:

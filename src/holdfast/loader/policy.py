@@ -29,6 +29,7 @@ class Policy:
     sample_timeout: float | None = None
     skipped_file: str | os.PathLike[str] | None = None
     rng: str = "worker"
+    record: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("on_error", self.on_error, ON_ERROR)
@@ -38,6 +39,7 @@ class Policy:
         object.__setattr__(self, "retry_on", _exception_types(self.retry_on))
         _check_max_skipped(self.max_skipped)
         _check_seconds("sample_timeout", self.sample_timeout)
+        _check_flag("record", self.record)
         if self.skipped_file is not None and self.on_error == "raise":
             raise ValueError(
                 'skipped_file needs on_error="skip" or "replace": with "raise" no sample is ever passed over'
@@ -77,6 +79,11 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name}={value!r} must be a whole number, 0 or more")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r} must be True or False")
 
 
 def _check_seconds(name: str, value: object) -> None:

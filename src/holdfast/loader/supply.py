@@ -23,7 +23,7 @@ class _Given(NamedTuple):
     is_list: bool
 
     def unit(self, position: int) -> UnitState:
-        return UnitState(self.payload, places=(position,), is_list=self.is_list)
+        return UnitState(self.payload, places=(position,), samples=self.length, is_list=self.is_list)
 
 
 class _Raised(NamedTuple):

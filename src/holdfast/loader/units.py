@@ -43,6 +43,7 @@ class UnitState:
     areas: list[Slot] = field(default_factory=list)  # once it is finished: where the batch lies
     result: Result | None = None
     error: BaseException | None = None
+    samples: int = 0  # how many it asks for; once it is finished, how many came
 
     @property
     def is_finished(self) -> bool:
@@ -63,6 +64,7 @@ class UnitState:
     def change(self, listed: list[Any], places: list[int]) -> None:
         """Ask for other samples than the sampler gave."""
         self.payload, self.places = dump_indices(listed if self.is_list else listed[0]), tuple(places)
+        self.samples = len(listed)
 
 
 class DescriptorsRanOut(Exception):

@@ -36,6 +36,7 @@ from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.traces import TraceEnds, Traces
+from holdfast.workers.untraced import make_traces
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Forking:
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         ours, theirs = channel.pair()
-        traces = Traces()
+        traces = make_traces()
         # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
         silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
         run = functools.partial(
@@ -98,7 +99,7 @@ class Forking:
             traces=traces.ends,
             on_interrupt=self._on_interrupt,
         )
-        keep_out = [*keep_out, ours.fileno(), traces.stderr.fd]
+        keep_out = [*keep_out, ours.fileno(), *traces.kept_here]
         process = _ForkedProcess(who, self._start_method, (silence, keep_out, run))
         with silence:
             process.start()
@@ -178,7 +179,7 @@ class Spawning:
 
     def _start(self) -> Newborn:
         ours, theirs = channel.pair()
-        traces = Traces()
+        traces = make_traces()
         args = (self._job, self._board, PassedFd(theirs.fileno()), traces.ends, os.getpid())
         process = _SpawnedProcess(self._start_method, args)
         process.start()

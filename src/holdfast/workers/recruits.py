@@ -69,9 +69,9 @@ def make_traces() -> Traces | None:
     """What a worker will leave behind; None where the platform has no place for it."""
     if sys.platform != "linux":
         return None
-    from holdfast.workers.traces import Traces
+    from holdfast.workers import untraced
 
-    return Traces()
+    return untraced.make_traces()
 
 
 class Recruit:

@@ -81,6 +81,11 @@ class Traces:
         fds = self._stacks, self._crash.fd, self._libraries.fd, self.stderr.fd, self._theirs
         return [fd for fd in fds if fd >= 0]
 
+    @property
+    def kept_here(self) -> list[int]:
+        """What its own worker must not keep open either."""
+        return [self.stderr.fd]
+
     def begin(self, pid: int) -> None:
         """The worker has its ends."""
         os.close(self._theirs)

@@ -1,0 +1,92 @@
+"""Workers that leave nothing behind but how they ended: `HOLDFAST_DIAGNOSIS=0`, to measure what diagnosis costs.
+
+The same interface as `Traces`, so that who starts and watches workers need not ask. Runs in: supervisor process
+(Untraced), worker process (UntracedEnds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast import options
+from holdfast.diagnosis.evidence import Evidence
+from holdfast.workers.board import DOING, Doing
+from holdfast.workers.messages import ENDINGS, Reason
+from holdfast.workers.stderr import Relay
+from holdfast.workers.traces import Surroundings, TraceEnds, Traces
+from holdfast.workers.worker import do_nothing
+
+
+def make_traces() -> Traces:
+    """For a worker that is about to be started."""
+    return Traces() if options.diagnoses() else Untraced()
+
+
+class UntracedEnds(TraceEnds):
+    """Has the worker keep what it was started with: its stderr, and no handler of ours."""
+
+    def __init__(self) -> None:
+        pass
+
+    def install(self, *, is_forked: bool) -> Callable[[], None]:
+        return do_nothing
+
+    def install_handlers(self) -> None:
+        pass
+
+
+class _NoRelay(Relay):
+    """There is no pipe: nobody has to poll it."""
+
+    def __init__(self) -> None:
+        self.fd = -1
+
+    def name(self, worker_id: int) -> None:
+        pass
+
+    @property
+    def wants_more(self) -> bool:
+        return False
+
+
+class Untraced(Traces):
+    """Watches nothing, and knows a pid."""
+
+    def __init__(self) -> None:
+        self.stderr = _NoRelay()
+        self._pid = -1
+
+    @property
+    def ends(self) -> TraceEnds:
+        return UntracedEnds()
+
+    @property
+    def descriptors(self) -> list[int]:
+        return []
+
+    @property
+    def kept_here(self) -> list[int]:
+        return []
+
+    def begin(self, pid: int) -> None:
+        self._pid = pid
+
+    def watch(self, doing: Doing, now_s: float) -> None:
+        pass
+
+    def take_stacks(self) -> None:
+        pass
+
+    def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
+        return Evidence(
+            ending=ENDINGS[reason],
+            exit_code=exit_code,
+            pid=self._pid,
+            phase=DOING[doing.phase],
+            start_method=surroundings.start_method,
+            sample_timeout_s=surroundings.sample_timeout_s,
+            missing=(f"registers, stacks, memory and stderr of the worker: {options.DIAGNOSIS}=0",),
+        )
+
+    def discard(self) -> None:
+        pass
