@@ -80,3 +80,9 @@ def test_an_exception_that_is_met_ahead_is_raised_in_its_turn() -> None:
             supply.peek()
     supply.taken()
     assert supply.peek() is None
+
+
+def test_batches_without_a_length_are_counted() -> None:
+    """As torch, which never asks for one."""
+    supply = Supply(iter([map(abs, [0, -1]), map(abs, [-2])]), auto_collation=True)
+    assert [(list(indices), places) for indices, places in taken(supply)] == [([0, 1], (0,)), ([2], (2,))]

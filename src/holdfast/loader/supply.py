@@ -8,6 +8,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections import deque
 from collections.abc import Iterator
 from types import GeneratorType
@@ -94,7 +95,8 @@ class Supply:
     def _given(self, indices: Any) -> _Given | _Raised:
         is_list = self._auto_collation or isinstance(indices, list)
         try:
-            return _Given(dump_indices(indices), len(indices) if is_list else 1, is_list)
+            payload = dump_indices(indices)
+            return _Given(payload, _count(indices, payload) if is_list else 1, is_list)
         except Exception as error:
             if came_from_handler(error):
                 raise
@@ -109,6 +111,14 @@ class Supply:
         if not self.ended and isinstance(sampler, GeneratorType) and sampler.gi_frame is None:
             error = RuntimeError("the sampler was ended by a signal handler that raised inside it")
             self._indices = same_again or _raise_once(error)
+
+
+def _count(indices: Any, payload: bytes) -> int:
+    """How many there are, also of what has no length, as a `map`: then a copy of it is counted."""
+    try:
+        return len(indices)
+    except TypeError:
+        return sum(1 for _ in pickle.loads(payload))
 
 
 def _raise_once(error: BaseException) -> Iterator[Any]:
