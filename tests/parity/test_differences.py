@@ -335,6 +335,32 @@ def test_a_sampler_that_fails_first_fails_in_iter() -> None:
             iter(loader)
 
 
+def stops_at_three(index: int) -> int:
+    if index == 3:
+        raise StopIteration
+    return index
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_dataset_that_raises_stop_iteration_does_not_end_the_epoch(num_workers: int) -> None:
+    """torch takes it for the end of the data, and loses the rest without a word."""
+    arguments = {"num_workers": num_workers, "batch_size": 2}
+    events = _events(lambda: MapDataset(stops_at_three, 8), arguments)
+    assert events == [[0, 1], RuntimeError, [4, 5], [6, 7], "end"]
+
+
+def fails_at_three(index: int) -> int:
+    return index if index != 3 else 1 // 0
+
+
+def test_an_exception_names_the_samples_that_are_lost_with_it() -> None:
+    """Those of the same batch: every index is delivered, or listed."""
+    iterator = iter(DataLoader(MapDataset(fails_at_three, 8), batch_size=4, num_workers=1))
+    with pytest.raises(ZeroDivisionError) as raised:
+        next(iterator)
+    assert "lost with it, of the same batch: samples [0, 1, 2]" in raised.value.__notes__
+
+
 def test_after_a_failed_worker_init_fn_every_batch_of_that_worker_raises_it() -> None:
     """torch raises it for the first batch, and UnboundLocalError for the others."""
     arguments = {"num_workers": 2, "batch_size": 2}

@@ -23,7 +23,7 @@ from holdfast import options
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
 from holdfast.loader import backends
-from holdfast.loader.in_process import InProcessIterator
+from holdfast.loader.in_process import InProcessIterator, PlainIterator
 from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.policy import Policy
@@ -140,7 +140,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         if self.num_workers == 0:
             ours = self._ledger.policy.changes_loading
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
-            return InProcessIterator(self) if ours else super()._get_iterator()
+            return InProcessIterator(self) if ours else PlainIterator(self)
         self.check_worker_number_rationality()
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)

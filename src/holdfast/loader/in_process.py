@@ -35,6 +35,26 @@ from holdfast.workers.streams import IterableFetcher, StreamEnded
 _DONE = {"raise": "raised", "skip": "skipped", "replace": "replaced"}
 
 
+class PlainIterator(torch_loader._SingleProcessDataLoaderIter):
+    """torch's own, except that what a map-style dataset raises is never taken for the end of the data."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if self._dataset_kind == torch_loader._DatasetKind.Map:
+            self._dataset_fetcher: Any = _NeverAtAnEnd(self._dataset_fetcher)
+
+
+class _NeverAtAnEnd:
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+
+    def fetch(self, indices: Any) -> Any:
+        try:
+            return self._fetcher.fetch(indices)
+        except StopIteration as error:
+            raise RuntimeError("the dataset's __getitem__ raised StopIteration") from error
+
+
 class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
     """One epoch in this process."""
 

@@ -31,7 +31,7 @@ from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
 from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
-from holdfast.loader.losses import attach
+from holdfast.loader.losses import attach, lost_with
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
@@ -340,13 +340,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
-            self._raise(failure, self._rescue.note_failure(state.result.unit, state, failure))
+            self._raise(failure, self._rescue.note_failure(state.result.unit, state, failure), state)
         self._counters.samples += state.samples
         return self._pinned(value) if self._pin_memory else value
 
-    def _raise(self, failure: Failure, noted: Incident) -> NoReturn:
+    def _raise(self, failure: Failure, noted: Incident, state: UnitState) -> NoReturn:
         error = _no_stop_iteration(rebuild(failure))
         attach(error, noted)
+        if not self._is_iterable and (others := lost_with(failure, state.listed)):
+            error.add_note(others)
         try:
             raise error
         finally:

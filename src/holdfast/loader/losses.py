@@ -117,6 +117,12 @@ def incident_of(failure: Failure, done: str, start_method: str = "", phase: str 
     return message.incident_of(account, seen=failure.traceback)
 
 
+def lost_with(failure: Failure, indices: list[Any]) -> str:
+    """The other samples of a batch that is delivered as an exception."""
+    others = [index for k, index in enumerate(indices) if k != failure.position]
+    return f"lost with it, of the same batch: samples {others!r:.200}" if failure.position >= 0 and others else ""
+
+
 def attach(error: BaseException, incident: Incident) -> None:
     """Have the exception carry its incident, whatever class of the user's it is, and say what more is known of it."""
     with contextlib.suppress(Exception):
