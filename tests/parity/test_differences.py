@@ -215,7 +215,8 @@ def test_an_exception_keeps_its_type_arguments_and_attributes(name: str) -> None
     assert batches == [[0, 1, 2, 3], [8, 9, 10, 11]]
     assert type(error) is type(original)
     assert repr(error.args) == repr(original.args)
-    own = {key: value for key, value in vars(error).items() if key != "__notes__"}
+    assert error.incident.worker_id == 1
+    own = {key: value for key, value in vars(error).items() if key not in ("__notes__", "incident")}
     assert own == {key: value for key, value in vars(original).items() if key != "__notes__"}
     assert str(error) == str(original)
     assert pickle.loads(pickle.dumps(error)).args == error.args or name in {"two arguments", "group"}
