@@ -59,7 +59,7 @@ def test_the_demo_prints_both_loaders() -> None:
     """Without --json: tables on stdout, nothing on stderr where that is no terminal. The default is to skip."""
     done = holdfast_command("demo", "--quick", "--batches", "2")
     assert (done.returncode, done.stderr) == (0, "")
-    for words in ("24 of 24", "whole: every sample came", "SIGSEGV", "exited with status 3", "skipped", "batches per"):
+    for words in ("24 of 24", "whole: every sample came", "segmentation fault", "exited with status 3", "skipped", "batches per"):
         assert words in done.stdout
 
 
