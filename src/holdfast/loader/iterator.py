@@ -203,7 +203,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         state.worker_id = worker_id
         self._units.add(unit, state)
         self._supply.taken()
-        state.samples = self._supply._position - state.places[0]
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
