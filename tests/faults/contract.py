@@ -173,7 +173,7 @@ def _fails_to_start(row: Row) -> Epoch:
     if _dies_importing(row):
         ended = row.how if row.how.startswith("SIG") else f"status {EXIT_STATUS}"
         error = Raised(WorkerInitError, ("supervisor", "while importing", ended))
-        return Epoch([error], [Noted("supervisor", "restarted")], may_note_more=True)
+        return Epoch([error], [Noted("supervisor", "raised", "starting")], may_note_more=True)
     return Epoch([Raised(WorkerInitError, (_words(row),))], [_noted(row, "raised")], may_note_more=True)
 
 

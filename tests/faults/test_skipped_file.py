@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -122,28 +123,39 @@ def test_a_file_without_on_error_is_refused() -> None:
 
 
 class _Killed(Numbers):
-    """Sample 5 kills its worker each time, in a way that may come from outside, or that can only be its own."""
+    """Sample 5 costs the life of its worker each time: by its own doing, or by another process."""
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number: signal.Signals, by: str) -> None:
         super().__init__(LENGTH, 1)
-        self.number = number
+        self.number, self.by = number, by
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if index == BAD:
+        if index == BAD and self.by == "itself":
             os.kill(os.getpid(), self.number)
+        elif index == BAD:
+            subprocess.run(["kill", f"-{int(self.number)}", str(os.getpid())], check=True)
+            signal.pause()
         return super().__getitem__(index)
 
 
 @pytest.mark.parametrize(
-    ("number", "is_written"),
-    [(signal.SIGKILL, False), (signal.SIGTERM, False), (signal.SIGSEGV, True), (signal.SIGABRT, True)],
+    ("number", "by", "is_written"),
+    [
+        (signal.SIGKILL, "another", False),
+        (signal.SIGKILL, "itself", False),  # the kernel does not tell who sent it
+        (signal.SIGTERM, "another", False),
+        (signal.SIGTERM, "itself", True),
+        (signal.SIGSEGV, "another", False),
+        (signal.SIGSEGV, "itself", True),
+        (signal.SIGABRT, "itself", True),
+    ],
 )
 def test_only_what_the_sample_caused_itself_is_written(
-    number: signal.Signals, is_written: bool, tmp_path: Path
+    number: signal.Signals, by: str, is_written: bool, tmp_path: Path
 ) -> None:
-    """A kill may come from outside, or from the kernel that needs memory: skipped in this run, but not for ever."""
+    """A kill from outside, or by the kernel that needs memory: skipped in this run, but not for ever."""
     file = tmp_path / "skipped.jsonl"
-    with new_loader(_Killed(number), file) as loader:
+    with new_loader(_Killed(number, by), file) as loader:
         assert flat(loader) == REST
         assert [sample.index for sample in loader.skipped_samples] == [BAD]
     assert file.exists() == is_written
