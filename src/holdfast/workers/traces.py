@@ -1,6 +1,6 @@
 """What a worker leaves behind for whoever asks why it ended: made before it starts, read when it is gone.
 
-    parent: Traces.create() ──ends──► worker: install()            crash page, stacks, libraries, stderr
+    parent: Traces() ──ends──► worker: install()                   crash page, stacks, libraries, stderr
       at every tick: watch()                                       its memory, the kernel's counters
       after its death: evidence() ──► main: diagnosis
 
