@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -39,7 +40,7 @@ HELD = threading.Lock()
 """Under fork a worker has a copy, which nobody will release."""
 CONNECTIONS: list[sqlite3.Connection] = []
 """The same of what the main process has opened."""
-MAPPED: list[mmap.mmap] = []
+MAPPED: list[Any] = []
 """What a worker has mapped."""
 SHARED_BYTES = 32 << 20
 STEP_BYTES, STEP_S = 4 << 20, 0.2
@@ -103,25 +104,25 @@ def call_null() -> None:
 
 
 def map_file(path: str) -> None:
-    with Path(path).open("r+b") as file:
-        MAPPED.append(mmap.mmap(file.fileno(), 0))
+    MAPPED.append(np.memmap(path, dtype=np.uint8, mode="r+"))
 
 
 def read_truncated(path: str) -> None:
     """Cut short by somebody else after it was mapped."""
     os.truncate(path, mmap.PAGESIZE)
-    MAPPED[0][mmap.PAGESIZE]
+    int(MAPPED[0][mmap.PAGESIZE])
 
 
 def map_and_read_truncated(path: str) -> None:
-    map_file(path)
+    """By Python's own mmap, which nobody hears of."""
+    with Path(path).open("r+b") as file:
+        MAPPED.append(mmap.mmap(file.fileno(), 0))
     read_truncated(path)
 
 
 def map_shared_memory(folder: str) -> None:
-    with Path(folder, "tensor").open("w+b") as file:
-        file.truncate(SHARED_BYTES)  # takes no room yet: that is why it is noticed only on writing
-        MAPPED.append(mmap.mmap(file.fileno(), SHARED_BYTES))
+    """Takes hardly any room yet: that is why it is noticed only on writing."""
+    MAPPED.append(np.memmap(Path(folder, "tensor"), dtype=np.uint8, mode="w+", shape=(SHARED_BYTES,)))
 
 
 def fill_shared_memory(folder: str) -> None:
