@@ -13,25 +13,15 @@ import errno
 import linecache
 import os
 import re
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Ending, Evidence, RaisedException
+from holdfast.diagnosis.native import elf
+from holdfast.diagnosis.native.cpu import cpu_name
 
-_MACHINES = {
-    3: "i386",
-    8: "mips",
-    21: "ppc64",
-    22: "s390x",
-    40: "arm",
-    62: "x86_64",
-    183: "aarch64",
-    243: "riscv",
-    258: "loongarch",
-}
 _LIBRARY = re.compile(r"[^\s:'\"<>]*\.so(?:\.\d+)*\b")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 _MOST_SOURCE_LINES = 200
@@ -74,30 +64,14 @@ def describe(error: BaseException, traceback: str) -> RaisedException:
 
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:
     """ "libfast.so is built for aarch64, and this Python for x86_64"; "" where it is about no such library."""
-    here = machine_of(Path(sys.executable)) if signs.is_of(raised, "OSError", "ImportError") else ""
+    here = elf.machine_of(sys.executable) if signs.is_of(raised, "OSError", "ImportError") else None
     if not here:
         return ""
     for path in _candidates(raised, path_of_library):
-        machine = machine_of(path)
+        machine = elf.machine_of(str(path))
         if machine and machine != here:
             return f"{path.name} is built for {machine}, and this Python for {here} ({path})"
     return ""
-
-
-def machine_of(path: Path) -> str:
-    """The processor an ELF file is built for; "" for what is no ELF file, or cannot be read."""
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            header = file.read(20)
-    except (OSError, ValueError):
-        return ""
-    if len(header) < 20 or header[:4] != b"\x7fELF":
-        return ""
-    number = struct.unpack_from("<H" if header[5] == 1 else ">H", header, 18)[0]
-    name = _MACHINES.get(number, f"machine {number}")
-    return f"{name} (32 bits)" if header[4] == 1 else name
 
 
 def _candidates(raised: RaisedException, path_of_library: str) -> Iterator[Path]:
@@ -108,14 +82,6 @@ def _candidates(raised: RaisedException, path_of_library: str) -> Iterator[Path]
     for name in names:
         if name:
             yield from [Path(name)] if "/" in name else [folder / name for folder in folders]
-
-
-def cpu_name() -> str:
-    """ "AMD EPYC 7B13"; "" where /proc/cpuinfo does not say."""
-    with contextlib.suppress(OSError):
-        match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
-        return match[1].strip() if match else ""
-    return ""
 
 
 def with_source(stack: str) -> str:

@@ -38,6 +38,8 @@ _MACHINES = {
 def machine_of(path: str) -> str | None:
     """The machine a library is made for: "x86_64", "aarch64"; None where the file is no ELF file or cannot be read."""
     try:
+        if not Path(path).is_file():  # reading a device may have effects
+            return None
         with Path(path).open("rb") as file:
             header = file.read(20)
     except (OSError, ValueError):
@@ -45,13 +47,8 @@ def machine_of(path: str) -> str | None:
     if len(header) < 20 or not header.startswith(_MAGIC):
         return None
     number = int.from_bytes(header[18:20], "big" if header[5] == 2 else "little")
-    return _MACHINES.get(number, f"machine {number}")
-
-
-def wrong_machine(path: str) -> str | None:
-    """The library's machine where it is another than this process's; else None, also where it is not known."""
-    machine, ours = machine_of(path), machine_of("/proc/self/exe")
-    return machine if machine is not None and ours is not None and machine != ours else None
+    name = _MACHINES.get(number, f"machine {number}")
+    return f"{name} (32 bits)" if header[4] == 1 else name
 
 
 class _Load(NamedTuple):
