@@ -63,13 +63,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _long_methods(item: pytest.Item) -> set[str]:
-    """Faults under spawn and forkserver are long tests, but for the table, which has every pair of values anyway;
-    reproducers of causes under whatever starts new interpreters.
+    """Under these a test starts new interpreters, each for seconds. Parity and the table of faults, which has every pair
+    of values anyway, are spared; of what else there is only fork is run at once.
     """
-    if item.path.name == "test_reproducers.py":
-        return {"spawn", "forkserver", "portable"}
-    is_fault = "faults" in item.path.parts and item.path.name != "test_table.py"
-    return {"spawn", "forkserver"} if is_fault else set()
+    is_spared = "parity" in item.path.parts or item.path.name == "test_table.py"
+    return set() if is_spared else {"spawn", "forkserver", "portable"}
 
 
 def pytest_report_header() -> list[str]:

@@ -30,7 +30,7 @@ from helpers import (
 from holdfast import DataLoader, WorkerCrashed, WorkerInitError, WorkerTimeout
 from portably import BATCH_SIZE, BATCHES, LENGTH, Random, check_batch, portable, spare_of, whole
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 
 def test_an_epoch_survives_the_killing_of_each_worker() -> None:
@@ -48,7 +48,6 @@ def test_an_epoch_survives_the_killing_of_each_worker() -> None:
         check_batch(batch, number)
 
 
-@pytest.mark.long
 def test_all_workers_and_the_spare_may_die_at_once() -> None:
     """Several times; finished batches are kept, the others are loaded again."""
     number = -1
@@ -79,7 +78,6 @@ def test_the_spare_takes_a_dead_workers_place() -> None:
         assert spare_of(iterator) != spare
 
 
-@pytest.mark.long
 def test_a_spare_that_becomes_a_worker_is_the_worker_torch_would_have() -> None:
     """Its id, seed and random numbers are those of the worker it replaces."""
     with portable(Random(), num_workers=1, batch_size=2) as loader:
@@ -101,7 +99,6 @@ def test_a_sample_that_dies_once_is_loaded_again(tmp_path: Path) -> None:
     assert (tmp_path / "died").exists()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["exit", "SIGSEGV"])
 def test_a_sample_that_always_kills_its_worker_is_named_and_the_epoch_goes_on(how: str) -> None:
     """One WorkerCrashed names it, all other batches come."""
@@ -123,7 +120,6 @@ def test_a_sample_that_always_kills_its_worker_is_named_and_the_epoch_goes_on(ho
             check_batch(result, number)
 
 
-@pytest.mark.long
 def test_persistent_workers_survive_a_kill_between_epochs() -> None:
     """A worker that dies while it is idle is replaced for the next epoch."""
     with portable(Numbers(LENGTH), persistent_workers=True) as loader:
@@ -146,14 +142,12 @@ def test_a_death_in_worker_init_fn_is_an_init_error() -> None:
         list(loader)
 
 
-@pytest.mark.long
 def test_an_exception_in_worker_init_fn_is_raised_as_it_is() -> None:
     """Its own type, as torch raises it."""
     with portable(Numbers(LENGTH), worker_init_fn=fail_in_init) as loader, pytest.raises(LookupError, match="no luck"):
         list(loader)
 
 
-@pytest.mark.long
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     """Its workers die on import: WorkerInitError, with the advice, and nothing hangs."""
     script = tmp_path / "unguarded.py"
@@ -185,7 +179,6 @@ class ForksOnce(Numbers):
         return super().__getitem__(index)
 
 
-@pytest.mark.long
 def test_the_death_of_a_worker_is_noticed_although_its_child_lives_on(tmp_path: Path) -> None:
     """The child holds pipe and sentinel open: the process itself is looked at."""
     number = -1
@@ -262,7 +255,6 @@ def outcomes(loader: DataLoader[Any]) -> Iterator[Any]:
     pytest.fail("the epoch does not end")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("how", "kind"), [("exits", WorkerCrashed), ("hangs", WorkerTimeout)])
 def test_the_sample_is_named_after_its_retries(how: str, kind: type[Exception]) -> None:
     """max_retries=1: a second worker is given for it, then it is raised, in its place."""
@@ -288,7 +280,6 @@ class Slow(Numbers):
         return super().__getitem__(index)
 
 
-@pytest.mark.long
 def test_the_limit_is_for_one_sample_and_runs_while_we_wait() -> None:
     """Many samples in a row, and a long step of the main process, are no hang."""
     with portable(Slow(12), sample_timeout=0.9) as loader:
@@ -301,7 +292,6 @@ def test_the_limit_is_for_one_sample_and_runs_while_we_wait() -> None:
 # --- progress -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("strike", [os.kill, None], ids=["killed", "started over"])
 def test_random_numbers_go_on_as_torchs(strike: Any) -> None:
     """After a kill, and after everything was started over, samples draw what they would have drawn."""
@@ -334,7 +324,6 @@ class RandomStream(Stream):
             yield torch.cat([value, torch.randint(1000, (2,))])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dataset", [Stream(200), RandomStream(200)], ids=["plain", "random"])
 def test_an_iterable_is_taken_up_where_its_killed_worker_was(dataset: Stream) -> None:
     """Nothing twice, nothing missing, and the same as without the kill."""
@@ -352,7 +341,6 @@ def test_an_iterable_is_taken_up_where_its_killed_worker_was(dataset: Stream) ->
     assert delivered == expected
 
 
-@pytest.mark.long
 def test_an_epoch_goes_on_after_everything_was_started_over() -> None:
     """What was finished is kept, the rest is loaded again, in order."""
     with portable(Numbers(LENGTH), persistent_workers=True) as loader:
