@@ -63,8 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _long_methods(item: pytest.Item) -> set[str]:
-    """Under these a test starts new interpreters, each for seconds. Parity and the table of faults, which has every pair
-    of values anyway, are spared; of what else there is only fork is run at once.
+    """Under these a test starts new interpreters, each for seconds. Parity and the table of faults, which has every
+    pair of values anyway, are spared; of what else there is only fork is run at once.
     """
     is_spared = "parity" in item.path.parts or item.path.name == "test_table.py"
     return set() if is_spared else {"spawn", "forkserver", "portable"}
