@@ -16,6 +16,8 @@ SOURCE = Path(holdfast.__file__).parents[1]
 
 LOADS = """
 import ctypes, os, sys
+
+import numpy as np
 from holdfast.diagnosis.native.loads import LibraryReporter, LibraryWatch
 from holdfast.diagnosis.native.mappings import LibraryPage
 
@@ -41,18 +43,12 @@ assert page.read() is None
 reporter.look()
 assert sys.argv[3] in {mapping.path for mapping in page.read()}
 
-import mmap
 page.clear()
-with open(sys.argv[1], "rb") as file:
-    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-assert page.read() is None, "noted at the next look, for it was not mapped yet when it was heard of"
-reporter.look()
+mapped = np.memmap(sys.argv[1], mode="r")
 assert sys.argv[1] in {mapping.path for mapping in page.read() if mapping.permissions == "r--s"}
 page.clear()
-with open(sys.argv[2], "rb") as file:
-    other = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-reporter.look()
-assert page.read() is None, "so soon after the last one it is put off"
+other = np.memmap(sys.argv[2], mode="r")
+assert page.read() is None, "so soon after the last one it is not worth the time"
 
 try:
     ctypes.CDLL("/no/such/library.so")

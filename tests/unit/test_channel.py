@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import socket
@@ -367,3 +368,19 @@ def test_a_whole_message_may_have_any_length(nbytes: int) -> None:
     ours.close()
     assert theirs.receive_whole() is None
     theirs.close()
+
+
+def test_the_collector_does_not_close_the_main_processs_end() -> None:
+    """Of garbage that refers to itself it might do so before a `__del__` that still wants to say something."""
+    ours, theirs = channel.pair()
+    garbage: list[object] = [Channel(ours, blocking=False)]
+    garbage.append(garbage)
+    number = ours.fileno()
+    del ours, garbage
+    gc.collect()
+    (kept,) = (sock for sock in channel._open if sock.fileno() == number)
+    kept.send(b"still there")
+    assert theirs.recv(20) == b"still there"
+    theirs.close()
+    Channel(kept, blocking=False).close()
+    assert kept not in channel._open

@@ -30,12 +30,20 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ends
 
 
+# Sockets of the main process. Of an iterator in a garbage cycle the collector might otherwise close them before it
+# calls the iterator's `__del__`, which then could not say goodbye; and a forked supervisor, which has a copy of each,
+# would not notice.
+_open: set[socket.socket] = set()
+
+
 class Channel:
     """One end of a pair. `blocking` for a worker, which has nothing else to do; the main process never blocks."""
 
     def __init__(self, sock: socket.socket, *, blocking: bool) -> None:
         sock.setblocking(blocking)
         self._sock = sock
+        if not blocking:
+            _open.add(sock)
         self._outbox: deque[tuple[bytes, tuple[int, ...]]] = deque()
 
     def fileno(self) -> int:
@@ -120,6 +128,7 @@ class Channel:
             _close_all(fds)
         self._outbox.clear()
         self._sock.close()
+        _open.discard(self._sock)
 
     def _send(self, data: bytes, fds: Sequence[int]) -> None:
         if fds:

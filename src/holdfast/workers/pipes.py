@@ -65,11 +65,15 @@ def _cost(piece: bytes) -> int:
     return len(piece) + _OVERHEAD
 
 
+_open: set[Any] = set()  # connections of the main process: for the reason that `channel.py` gives
+
+
 class MainEnd:
     """The main process's end. Nothing here blocks."""
 
     def __init__(self, end: Any, room: int) -> None:
         self.connection = end
+        _open.add(end)
         self.is_torn = False  # left in the middle of a read or write
         self.is_over = False  # the worker's end is closed, and everything it sent was read
         self.was_heard = False
@@ -155,6 +159,7 @@ class MainEnd:
                 sock.shutdown(socket.SHUT_RDWR)
         self.is_over = True
         self.connection.close()
+        _open.discard(self.connection)
 
 
 class WorkerEnd:
