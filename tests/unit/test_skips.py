@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +53,7 @@ def test_numbers_of_numpy_are_the_same_index() -> None:
 
 def test_tensors_of_one_number_are_the_same_index(path: Path) -> None:
     """As from `torch.randperm` without `tolist()`: each is another object, and equals no other as a key."""
+    torch = pytest.importorskip("torch")
     known = KnownBad()
     assert known.add(torch.tensor(17), "r") is True
     assert 17 in known
