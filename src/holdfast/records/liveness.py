@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import psutil
 
-if sys.platform != "win32":
+try:
     import fcntl
+except ImportError:  # as on Windows
+    _HAS_LOCKS = False
+else:
+    _HAS_LOCKS = True
 
 _TRIES = 100
 _PAUSE_S = 0.001
@@ -28,7 +31,7 @@ _SAME_START_S = 2.0  # the clock that a process's start is told by is coarse
 
 def hold(fd: int) -> bool:
     """Take the writer's lock. A reader that asks at this very moment is in the way for microseconds: try again."""
-    if sys.platform == "win32":
+    if not _HAS_LOCKS:
         return False
     for _ in range(_TRIES):
         try:
@@ -44,7 +47,7 @@ def hold(fd: int) -> bool:
 
 def is_held(fd: int) -> bool | None:
     """Whether a writer has the file that is open as `fd`; None where that cannot be known."""
-    if sys.platform == "win32":
+    if not _HAS_LOCKS:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
