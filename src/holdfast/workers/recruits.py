@@ -115,7 +115,8 @@ class Recruit:
                 self.traces.begin(self.pid)
         except BaseException:
             if self not in book:
-                ours.close()
+                self.line.close()
+                self._drop_traces()
             raise
         finally:
             theirs.close()
@@ -162,6 +163,11 @@ class Recruit:
             self.reason, self.exitcode, doing, Surroundings("portable", False, self._sample_timeout_s)
         )
 
+    def _drop_traces(self) -> None:
+        if self.traces is not None:
+            self.traces.discard()
+            self.traces = None
+
     def stays_stopped(self, ticks: int) -> bool:
         """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
         self._stopped_ticks = self._stopped_ticks + 1 if self._is_stopped() else 0
@@ -188,9 +194,7 @@ class Recruit:
     def forget(self) -> None:
         """The process has ended, or is abandoned: let go of everything."""
         self.line.close()
-        if self.traces is not None:
-            self.traces.discard()
-            self.traces = None
+        self._drop_traces()
         names.remove_all(names.Namer(self._owner, self.serial).prefix)  # what it made and could not tell us of
         with contextlib.suppress(ValueError):  # still running, in the kernel: never waited for
             self.process.close()
