@@ -148,7 +148,15 @@ def test_random_is_read_in_full_where_its_memory_is_not_as_expected(monkeypatch:
 
 def test_this_python_keeps_its_generator_where_we_look() -> None:
     """Or else every batch costs 10 µs more, and nobody would notice."""
-    assert rng._Python()._is_known
+    assert rng._Python()._memory is not None
+
+
+@pytest.mark.parametrize("draw", [lambda: random.getrandbits(32), lambda: np.random.bytes(4)], ids=["random", "numpy"])
+def test_a_generator_that_came_round_to_the_same_place_has_changed(draw: Callable[[], Any]) -> None:
+    states = GeneratorStates()
+    for _ in range(rng._WORDS):
+        draw()
+    assert len(states.changes()) == 1
 
 
 def test_another_bit_generator_of_numpy_is_followed() -> None:

@@ -114,11 +114,11 @@ class MapFetcher:
         """The same with nothing but what tiny samples can bear: here every nanosecond counts."""
         dataset, row = self._dataset, self._row
         samples: list[Any] = []
-        for position, index in enumerate(indices):
-            row[POSITION] = position
+        for row[POSITION], index in enumerate(indices):
             try:
                 samples.append(dataset[index])
             except Exception as error:
+                position = row[POSITION]
                 self._rescue(error, index, position, place_of(places, position), samples)
         return samples
 
