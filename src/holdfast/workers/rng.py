@@ -5,7 +5,8 @@
     rng="sample"   every sample is seeded by (seed, epoch, position), so its numbers do not depend on workers at all.
 
 Three global generators: torch's, `random`'s and numpy's. To read the last two is slow (10 and 60 µs), to compare some
-words of their memory is not (0.2 µs). Runs in: worker process; the seeding of samples also in the main process, without workers.
+words of their memory is not (0.2 µs).
+Runs in: worker process; the seeding of samples also in the main process, without workers.
 """
 
 from __future__ import annotations
