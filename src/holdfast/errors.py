@@ -62,7 +62,9 @@ class TooManyRestarts(WorkerError):
 
 
 class TooManySkipped(HoldfastError, RuntimeError):
-    """More samples of an epoch could not be loaded than the loader's `max_skipped` allows."""
+    """More samples of an epoch could not be loaded than the loader's `max_skipped` allows. `incident` is the last."""
+
+    incident: Incident | None = None
 
 
 class NotPicklable(HoldfastError, TypeError):

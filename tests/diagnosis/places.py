@@ -9,6 +9,8 @@ Runs in: the test process.
 from __future__ import annotations
 
 import contextlib
+import http.client
+import http.server
 import mmap
 import os
 import sqlite3
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import striking
@@ -98,12 +101,63 @@ def open_connection(folder: Path) -> Iterator[Arguments]:
     """A transaction of the main process, under way when the workers are forked."""
     connection = sqlite3.connect(folder / "samples.db", isolation_level=None)
     connection.execute("begin immediate")
-    striking.CONNECTIONS.append(connection)
-    try:
+    with contextlib.closing(connection), opened(connection):
         yield ()
+
+
+@contextlib.contextmanager
+def open_environment(folder: Path) -> Iterator[Arguments]:
+    lmdb = pytest.importorskip("lmdb")
+    with lmdb.open(str(folder / "samples.lmdb")) as environment, opened(environment):
+        yield ()
+
+
+@contextlib.contextmanager
+def open_hdf5_file(folder: Path) -> Iterator[Arguments]:
+    """By a Python file, as remote ones are opened: HDF5's own way to read has no place in the file to be moved."""
+    h5py = pytest.importorskip("h5py")
+    path = folder / "samples.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("samples", data=np.random.default_rng(0).random((512, 64)), chunks=(1, 64), compression=4)
+    with path.open("rb") as stream, h5py.File(stream, "r") as file, opened(file, stream):
+        yield ()
+
+
+@contextlib.contextmanager
+def open_socket(folder: Path) -> Iterator[Arguments]:
+    server = http.server.HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    connection = http.client.HTTPConnection(*server.server_address[:2])
+    try:
+        connection.connect()
+        with contextlib.closing(connection), opened(connection):
+            yield ()
     finally:
-        striking.CONNECTIONS.clear()
-        connection.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """One to each connection, which it closes then."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def opened(*handles: object) -> Iterator[None]:
+    """What forked workers find open."""
+    striking.OPENED.extend(handles)
+    try:
+        yield
+    finally:
+        striking.OPENED.clear()
 
 
 @contextlib.contextmanager
@@ -187,6 +241,9 @@ PLACES: dict[str, Place] = {
     "an aarch64 library": aarch64_library,
     "no descriptor left": path_to("sample"),
     "an SQLite connection of the main process": open_connection,
+    "an lmdb environment of the main process": open_environment,
+    "an HDF5 file of the main process": open_hdf5_file,
+    "a socket of the main process": open_socket,
     "an instruction that this CPU lacks": library_for_another_cpu,
     "__builtin_trap": library(TRAP, "reach_the_unreachable"),
     "an endless recursion in C": library(RECURSION, "start_descending", flags=("-fno-optimize-sibling-calls",)),

@@ -86,6 +86,33 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         says=("sqlite3", "opened before the fork"),
         absent=_NOT_INHERITED,
     ),
+    Reproducer(
+        "an lmdb environment of the main process",
+        "handle opened before fork",
+        "use_inherited_environment",
+        LIKELY,
+        error="ReadersFullError",
+        says=("lmdb", "opened before the fork"),
+        absent=_NOT_INHERITED,
+    ),
+    Reproducer(
+        "an HDF5 file of the main process",
+        "handle opened before fork",
+        "use_inherited_file",
+        LIKELY,
+        error="OSError",
+        says=("h5py", "opened before the fork"),
+        absent=_NOT_INHERITED,
+    ),
+    Reproducer(
+        "a socket of the main process",
+        "handle opened before fork",
+        "use_inherited_socket",
+        LIKELY,
+        error="RemoteDisconnected",
+        says=("a network client", "opened before the fork"),
+        absent=_NOT_INHERITED,
+    ),
     # -- it crashes
     Reproducer(
         "an instruction that this CPU lacks",

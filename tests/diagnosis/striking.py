@@ -13,7 +13,6 @@ import mmap
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -38,7 +37,7 @@ EXIT_STATUS = 3
 
 HELD = threading.Lock()
 """Under fork a worker has a copy, which nobody will release."""
-CONNECTIONS: list[sqlite3.Connection] = []
+OPENED: list[Any] = []
 """The same of what the main process has opened."""
 MAPPED: list[Any] = []
 """What a worker has mapped."""
@@ -77,7 +76,42 @@ def use_cuda_in_a_bad_fork() -> None:
 
 def use_inherited_connection() -> None:
     """The main process was in a transaction when it forked: this copy of its connection still believes to be."""
-    CONNECTIONS[0].execute("begin immediate")
+    OPENED[0].execute("begin immediate")
+
+
+def use_inherited_environment() -> None:
+    """lmdb takes a new place in its table of readers for each transaction of a process that did not open it."""
+    for _ in range(1000):
+        with OPENED[0].begin() as transaction:
+            transaction.get(b"key")
+
+
+def use_inherited_file() -> None:
+    """A second process reads by the same handle: they move each other's place in the file."""
+    file, stream = OPENED
+    other = os.fork()
+    if other == 0:
+        while os.getppid() != 1:
+            os.lseek(stream.fileno(), 0, os.SEEK_SET)
+        os._exit(0)
+    try:
+        for k in range(100_000):
+            file["samples"][k % len(file["samples"])]
+    finally:
+        os.kill(other, signal.SIGKILL)
+        os.waitpid(other, 0)
+
+
+def use_inherited_socket() -> None:
+    """A second process has its answer by the same connection, which is closed after that."""
+    other = os.fork()
+    if other == 0:
+        OPENED[0].request("GET", "/")
+        OPENED[0].getresponse().read()
+        os._exit(0)
+    os.waitpid(other, 0)
+    OPENED[0].request("GET", "/")
+    OPENED[0].getresponse()
 
 
 # -- it crashes --------------------------------------------------------------------------------------------------------

@@ -239,8 +239,89 @@ def test_after_too_many_every_later_next_says_so(kind: Any, num_workers: int, tm
     with DataLoader(dataset, 2, num_workers=num_workers, on_error="skip", max_skipped=0) as loader:
         iterator = iter(loader)
         for _ in range(3):
-            with pytest.raises(TooManySkipped, match=r"^1 samples"):
+            with pytest.raises(TooManySkipped, match=r"^1 samples") as caught:
                 next(iterator)
+        assert caught.value.incident is loader.incidents[-1]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("where", ["sample", "batch"])
+def test_the_one_that_was_too_many_is_an_incident_as_well(where: str, num_workers: int) -> None:
+    dataset = Numbers(6, 1) if where == "batch" else _RaisesAtOnce()
+    collate_fn = _refuse if where == "batch" else None
+    with (
+        DataLoader(
+            dataset, 2, num_workers=num_workers, collate_fn=collate_fn, on_error="skip", max_skipped=0, max_retries=0
+        ) as loader,
+        pytest.raises(TooManySkipped) as caught,
+    ):
+        list(loader)
+    assert caught.value.incident is loader.incidents[-1]
+    assert "ValueError" in loader.incidents[-1].summary + loader.incidents[-1].because
+
+
+def test_a_worker_that_died_of_one_too_many_is_an_incident_as_well() -> None:
+    with (
+        DataLoader(_Deadly(), 2, num_workers=1, on_error="skip", max_skipped=0, max_retries=0) as loader,
+        pytest.raises(TooManySkipped) as caught,
+    ):
+        list(loader)
+    assert caught.value.incident is loader.incidents[-1]
+    assert loader.incidents[-1].sample_index == 0
+
+
+def test_persistent_workers_that_were_given_up_are_new_in_the_next_epoch() -> None:
+    """As without `persistent_workers`: an epoch that had too many does not spoil the next."""
+    dataset = _RaisesAtOnce()
+    with DataLoader(dataset, 2, num_workers=1, on_error="skip", max_skipped=0, persistent_workers=True) as loader:
+        with pytest.raises(TooManySkipped):
+            list(loader)
+        dataset.is_good = True
+        assert flat(loader) == flat(loader) == list(range(6))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_samples_that_can_be_loaded_alone_but_not_together_leave_an_incident(num_workers: int) -> None:
+    with DataLoader(_OnlyAlone(4, 1), 2, num_workers=num_workers, on_error="skip") as loader:
+        assert flat(loader) == list(range(4))
+    assert [(incident.done, incident.sample_index, incident.batch) for incident in loader.incidents] == [
+        ("retried", None, 0),
+        ("retried", None, 1),
+    ]
+    assert not loader.skipped_samples
+
+
+class _OnlyAlone(Numbers):
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        if len(indices) > 1:
+            raise ValueError("one at a time")
+        return [self[index] for index in indices]
+
+
+def _refuse(samples: Any) -> Any:
+    raise ValueError("no batch")
+
+
+class _RaisesAtOnce(Numbers):
+    is_good = False
+
+    def __init__(self) -> None:
+        super().__init__(6, 1)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 0 and not self.is_good:
+            raise ValueError("broken")
+        return super().__getitem__(index)
+
+
+class _Deadly(Numbers):
+    def __init__(self) -> None:
+        super().__init__(6, 1)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 0:
+            os._exit(3)
+        return super().__getitem__(index)
 
 
 @pytest.mark.parametrize("max_restarts", [0, 2])

@@ -133,6 +133,11 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """The samples that were passed over so far: index, reason, and what was delivered in their place."""
         return list(self._ledger.skipped)
 
+    def __iter__(self) -> Any:
+        if isinstance(self._iterator, LoaderIterator) and self._iterator.is_broken:
+            self._iterator = None  # persistent workers that were given up: a new epoch has new ones
+        return super().__iter__()
+
     def _get_iterator(self) -> Any:
         if self._disabled:
             _warn_disabled()

@@ -152,6 +152,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
                 if fate is None:
                     batch, fate = self._collate(state, samples)
         except TooManySkipped as error:
+            error.incident = self._ledger.last_incident
             self._broken = error  # raised by every later next() as well, as with workers
             raise
         return batch, fate
@@ -182,7 +183,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
                 done = "skipped" if fate is Fate.VOID else _DONE[self._policy.on_error]
         finally:
             for sample in bad:
-                index = (0, sample.position) if self._is_iterable else listed[sample.position]
+                index = (0, sample.position) if self._is_iterable else _index(listed, sample.position)
                 self._note(Failure(*sample.failure), "retried" if sample.loaded else done, sample_index=index)
         return fate
 
@@ -224,8 +225,12 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         assert self._error is not None
         cause, failure = f"{type(self._error).__name__}: {self._error}", capture(self._error, "")
         if not self._is_iterable:
-            fate = self._bad.give_up_batch(self._batch, state, f"its batch: {cause}")
-            self._note(failure, "raised" if fate is Fate.RAISE else _DONE[self._policy.on_error], phase="collating")
+            done = "raised"
+            try:
+                fate = self._bad.give_up_batch(self._batch, state, f"its batch: {cause}")
+                done = "raised" if fate is Fate.RAISE else _DONE[self._policy.on_error]
+            finally:  # also when it was one too many
+                self._note(failure, done, phase="collating")
             return fate
         self._note(failure, "skipped", phase="collating")
         for place in range(self._first_element, self._fetcher.elements):
@@ -242,6 +247,10 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         noted = losses.incident_of(failure, done, phase=phase, **where)
         self._ledger.note(noted)
         return noted
+
+
+def _index(listed: Sequence[Any], position: int) -> Any:
+    return listed[position] if position >= 0 else None
 
 
 def _count(loader: Any, max_skipped: int | float | None) -> int | None:

@@ -162,6 +162,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- epochs ----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether nothing more can come, in this epoch or another: its workers have been ended."""
+        return self._broken is not None
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A new epoch with the same workers. Results of the old one that still come are dropped by their number."""
         torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
@@ -415,6 +420,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             step(*args)
         except TooManySkipped as error:
+            error.incident = self._ledger.last_incident
             self.give_up(error)
 
     def _take_result(self, done: UnitDone) -> None:

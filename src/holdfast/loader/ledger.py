@@ -39,6 +39,7 @@ class Ledger:
         self._has_seed = False
         self.has_been_ready = False  # one of its workers: what they start with is good
         self.incidents = Incidents()
+        self.last_incident: Incident | None = None
         self.counters = Counters()
         self.run = Run(self.counters, is_recorded=policy.record)
         self.skipped: list[SkippedSample] = []
@@ -57,6 +58,7 @@ class Ledger:
     def note(self, incident: Incident) -> None:
         self.run.note(incident)
         self.incidents.add(incident)
+        self.last_incident = incident
         _log.warning("incident", extra={"incident": incident})
 
     def pass_over(self, sample: SkippedSample, blame: Blame) -> None:

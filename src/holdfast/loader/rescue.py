@@ -167,14 +167,17 @@ class Rescue:
         if self._is_iterable:
             self._give_up_element(lost, unit, state, deaths, decision)
             return
-        indices = state.listed
-        if decision is Decision.BAD_BATCH:
-            fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
-        else:
-            blame = Blame.PERHAPS if losses.is_from_outside(lost) else Blame.ITSELF
-            fate = self._bad.give_up(batch, state, [BadSample(lost.doing.position, f"worker {reason}", blame)])
-        noted = losses.incident(lost, indices, _said(fate, self._policy.on_error), **self._at(unit, deaths))
-        self._ledger.note(noted)
+        indices, done = state.listed, "raised"
+        try:
+            if decision is Decision.BAD_BATCH:
+                fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
+            else:
+                blame = Blame.PERHAPS if losses.is_from_outside(lost) else Blame.ITSELF
+                fate = self._bad.give_up(batch, state, [BadSample(lost.doing.position, f"worker {reason}", blame)])
+            done = _said(fate, self._policy.on_error)
+        finally:  # also when it was one too many
+            noted = losses.incident(lost, indices, done, **self._at(unit, deaths))
+            self._ledger.note(noted)
         error = losses.given_up(lost, indices, self._bad.epoch, batch, deaths) if fate is Fate.RAISE else None
         self._seal(unit, fate, error and self._blame(error, noted))
 
@@ -273,15 +276,18 @@ class Rescue:
     def bad_batch(self, unit: int, worker_id: int, failure: Failure) -> None:
         """collate_fn raised, or what it made cannot be sent, at every attempt."""
         state, batch, cause = self._units[unit], self._deliveries.batch_number(unit), losses.raised(failure)
-        if self._is_iterable:
-            places = self._progress.last_elements(worker_id)
-            self._pass_over_elements(unit, worker_id, places, f"its batch: {cause}")
-            fate, done = Fate.VOID, "skipped"
-        else:
-            fate = self._bad.give_up_batch(batch, state, f"its batch: {cause}")
-            done = _said(fate, self._policy.on_error)
-        noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
-        self._ledger.note(noted)
+        done = "raised"
+        try:
+            if self._is_iterable:
+                places = self._progress.last_elements(worker_id)
+                self._pass_over_elements(unit, worker_id, places, f"its batch: {cause}")
+                fate, done = Fate.VOID, "skipped"
+            else:
+                fate = self._bad.give_up_batch(batch, state, f"its batch: {cause}")
+                done = _said(fate, self._policy.on_error)
+        finally:  # also when it was one too many
+            noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
+            self._ledger.note(noted)
         self._seal(unit, fate, self._blame(rebuild(failure), noted) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)

@@ -60,7 +60,11 @@ class MapFetcher:
             return self._dataset.__getitems__(indices)
         except Exception as raised:
             self._raise_unless_worth_a_closer_look(raised)
-        return self._fetch_each(indices, places)  # to find out which of them it was
+            failure = capture(raised, self._where("dataset.__getitems__"))._replace(phase=int(Phase.FETCH))
+        samples = self._fetch_each(indices, places)  # to find out which of them it was
+        if not self.bad:  # none of them, alone
+            self.bad.append(BadSample(-1, 1, tuple(failure), loaded=True))
+        return samples
 
     def _fetch_whole(self, indices: list[Any], places: Sequence[int], *, one_by_one: bool) -> Any:
         """Without batches, a list from the sampler: the dataset makes a batch of it by itself.

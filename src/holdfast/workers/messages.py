@@ -144,7 +144,7 @@ class Result(NamedTuple):
 
 class BadSample(NamedTuple):
     """A sample that raised, for good or at first. `position` is that in the unit's list; of an iterable, in the
-    worker's stream; -1: it was collate_fn that raised, at first.
+    worker's stream; -1: at first collate_fn raised, or `__getitems__` for all of the unit.
     """
 
     position: int
