@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 from typing import Any
 
@@ -27,6 +28,7 @@ from .workloads import Workload
 
 HANG_S = 180.0
 """A pass that takes longer hangs: all stacks are dumped and the run ends."""
+_IDLE_LOOK_S, _IDLE_LOOKS, _IDLE_SHARE = 0.01, 200, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ class Pass:
     main_cpu_s: float = 0.0
     others_cpu_s: float = 0.0
     """CPU time that went to the rest of the machine: a busy neighbour spoils a pass."""
+
+    def __add__(self, other: Pass) -> Pass:
+        """Both together."""
+        return Pass(*map(operator.add, astuple(self), astuple(other)))
 
     @property
     def rate(self) -> float:
@@ -138,16 +144,44 @@ def measure(contender: Contender, workload: Workload, dataset: Dataset[Any], win
 
 def timed_pass(loader: DataLoader[Any], window_s: float) -> Pass:
     """Warm the loader up, then count batches until the window is over."""
+    with running(loader) as epoch:
+        return epoch.measure(window_s)
+
+
+@contextmanager
+def running(loader: DataLoader[Any]) -> Iterator[RunningEpoch]:
+    """An epoch of the loader, warmed up; its workers are stopped at the end."""
+    before = _children()
     with iterating(loader) as iterator:
         touch(next(iterator))
-        clocks = CpuClocks()
+        clocks = CpuClocks(_children() - before)
         for _ in range(warm_up_batches(loader) - 1):
             touch(next(iterator))
-        before = clocks.read()
-        batches, wall_s = drain(iterator, window_s)
-        after = clocks.read()
-    cpu_s, main_s, machine_s = (late - early for late, early in zip(after, before, strict=True))
-    return Pass(batches, wall_s, cpu_s, main_s, max(0.0, machine_s - cpu_s))
+        yield RunningEpoch(iterator, clocks)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningEpoch:
+    """An epoch in the middle, and the clocks of its processes."""
+
+    iterator: Iterator[Any]
+    clocks: CpuClocks
+
+    def measure(self, window_s: float, *, until_idle: bool = False) -> Pass:
+        """Count batches until the window is over. With `until_idle` the CPU time ends when all has been done that was
+        begun: an epoch that goes on later then has found some batches ready, and left as many ready.
+        """
+        before = self.clocks.read()
+        batches, wall_s = drain(self.iterator, window_s)
+        if until_idle:
+            self.clocks.wait_until_idle()
+        after = self.clocks.read()
+        cpu_s, main_s, machine_s = (late - early for late, early in zip(after, before, strict=True))
+        return Pass(batches, wall_s, cpu_s, main_s, max(0.0, machine_s - cpu_s))
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 def warm_up_batches(loader: DataLoader[Any]) -> int:
@@ -169,16 +203,28 @@ def drain(iterator: Iterator[Any], window_s: float) -> tuple[int, float]:
 
 
 class CpuClocks:
-    """CPU time of this process, of all processes below it (found once, read cheaply), and of the machine."""
+    """CPU time of this process, of those below it that are given, and of the machine; read cheaply."""
 
-    def __init__(self) -> None:
-        self._children = [cpu_clock(child.pid) for child in psutil.Process().children(recursive=True)]
+    def __init__(self, children: Iterable[int]) -> None:
+        self._children = [cpu_clock(pid) for pid in children]
 
     def read(self) -> tuple[float, float, float]:
         """Return seconds so far: of all our processes, of the main process, and of the whole machine."""
         main_s = time.process_time()
-        ours_s = main_s + sum(map(time.clock_gettime, self._children))
+        ours_s = main_s + self._children_s()
         return ours_s, main_s, _busy_s(psutil.cpu_times())
+
+    def wait_until_idle(self) -> None:
+        """Until the processes below do next to nothing, for a while at most."""
+        used_s = self._children_s()
+        for _ in range(_IDLE_LOOKS):
+            time.sleep(_IDLE_LOOK_S)
+            before_s, used_s = used_s, self._children_s()
+            if used_s - before_s < _IDLE_SHARE * _IDLE_LOOK_S:
+                return
+
+    def _children_s(self) -> float:
+        return sum(map(time.clock_gettime, self._children))
 
 
 def cpu_clock(pid: int) -> int:

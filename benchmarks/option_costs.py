@@ -5,8 +5,9 @@ the epoch: a cost that moves from one process to another still shows. It is read
 processes, after the warm-up and before the end. `getrusage` of a whole child process would count the import of torch,
 the forks and the shutdown as well, many times what an option costs a batch.
 
-Invariants: within a round every setting is measured once, next to the loader without it, and the order turns round
-with every round. A ratio is the median over rounds of ratios within a round. One more pass without any option, against
+Invariants: within a round the loaders of all settings are in mid-epoch at once, and take turns, a slice of the window
+each, in an order that turns round: a slow second of the machine hits all of them. While one is measured the others have
+nothing to do. A ratio is the median over rounds of ratios within a round. One more loader without any option, against
 the first one, shows the noise of this run: throughput may not be lower by more than that.
 Runs in: main.
 """
@@ -17,7 +18,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -29,10 +30,11 @@ from torch.utils.data import Dataset
 from holdfast.options import DIAGNOSIS
 
 from .loaders import make_loader
-from .measure import Pass, hang_guard, others_cores, timed_pass
+from .measure import Pass, RunningEpoch, hang_guard, others_cores, running
 from .workloads import Workload
 
 WORKERS = 2
+SLICES = 6
 SAMPLE_TIMEOUT_S = 30.0
 LEAST_NOISE, MOST_NOISE = 0.02, 0.1
 """A noisier run is no excuse for a lower throughput."""
@@ -140,20 +142,35 @@ def measure_options(
 
 def _measure_row(workload: Workload, rounds: int, window_s: float, tick: Callable[[str], None]) -> OptionResult:
     result, dataset = OptionResult(workload), workload.make_dataset()
-    settings = [*NOTHING, *SETTINGS]
     for number in range(rounds):
-        for setting in settings if number % 2 == 0 else reversed(settings):
-            tick(f"options, {workload.name}, round {number + 1} of {rounds}: {setting.title}")
-            result.passes[setting.name].append(_measure(setting, workload, dataset, window_s * workload.window))
+        tick(f"options, {workload.name}, round {number + 1} of {rounds}")
+        gc.collect()
+        with hang_guard():
+            for name, one in _measure_round(workload, dataset, window_s * workload.window).items():
+                result.passes[name].append(one)
     return result
 
 
-def _measure(setting: Setting, workload: Workload, dataset: Dataset[Any], window_s: float) -> Pass:
-    gc.collect()
-    with hang_guard(), _diagnosing(setting.diagnoses), tempfile.TemporaryDirectory() as folder:
+def _measure_round(workload: Workload, dataset: Dataset[Any], window_s: float) -> dict[str, Pass]:
+    with ExitStack() as stack:
+        epochs = {
+            setting.name: stack.enter_context(_running(setting, workload, dataset)) for setting in (*NOTHING, *SETTINGS)
+        }
+        passes = dict.fromkeys(epochs, Pass(0, 0.0))
+        for number in range(SLICES):
+            for name in epochs if number % 2 == 0 else reversed(epochs):
+                passes[name] += epochs[name].measure(window_s / SLICES, until_idle=True)
+        return passes
+
+
+@contextmanager
+def _running(setting: Setting, workload: Workload, dataset: Dataset[Any]) -> Iterator[RunningEpoch]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         arguments = {**workload.holdfast_arguments, **setting.arguments(Path(folder))}
         loader = make_loader("holdfast", replace(workload, holdfast_arguments=arguments), dataset, WORKERS)
-        return timed_pass(loader, window_s)
+        with _diagnosing(setting.diagnoses):
+            epoch = stack.enter_context(running(loader))
+        yield epoch
 
 
 @contextmanager

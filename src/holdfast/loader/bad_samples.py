@@ -19,7 +19,7 @@ from holdfast.loader import substitutes
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.supply import Supply
-from holdfast.loader.units import UnitState
+from holdfast.loader.units import UnitState, load_listed
 from holdfast.workers.rng import mix
 
 _HISTORY = 256  # units before one, or after it, whose samples may stand for its bad ones
@@ -42,6 +42,18 @@ class BadSample(NamedTuple):
     blame: Blame = Blame.ITSELF
 
 
+class _Given(NamedTuple):
+    """A unit as the sampler gave it, and where in the epoch it starts."""
+
+    start: int
+    payload: bytes
+    is_list: bool
+
+    @property
+    def listed(self) -> list[Any]:
+        return load_listed(self.payload, is_list=self.is_list)
+
+
 class BadSamples:
     """The bad samples of one iterator."""
 
@@ -49,7 +61,7 @@ class BadSamples:
         """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
         self.supply: Supply | None = None  # of this epoch: what is yet to be sent
-        self._history: deque[tuple[int, UnitState]] = deque(maxlen=_HISTORY + 1 + ahead)  # as the sampler gave them
+        self._history: deque[_Given] = deque(maxlen=_HISTORY + 1 + ahead)
         self.begin_epoch(0, 0, None)
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
@@ -67,7 +79,7 @@ class BadSamples:
         if self._ledger.policy.on_error == "raise":
             return Fate.AGAIN
         if self._ledger.policy.on_error == "replace":
-            self._history.append((state.places[0], UnitState(state.payload, is_list=state.is_list)))
+            self._history.append(_Given(state.places[0], state.payload, state.is_list))
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
@@ -141,7 +153,7 @@ class BadSamples:
         if number > _MAX_SUBSTITUTES:
             return substitutes.NONE_LEFT
         # As many as there were when the unit was sent, whatever was sent since: that is a matter of timing.
-        before = [unit for start, unit in self._history if start < first][-_HISTORY:]
+        before = [unit for unit in self._history if unit.start < first][-_HISTORY:]
         earlier = [index for unit in before for index in unit.listed]
 
         def is_bad(index: Any) -> bool:
@@ -152,7 +164,7 @@ class BadSamples:
 
     def _later(self, first: int) -> Iterator[Sequence[Any]]:
         """The units after this one, in the order of the sampler, whether they have been sent by now or not."""
-        sent = (unit.listed for start, unit in self._history if start > first)
+        sent = (unit.listed for unit in self._history if unit.start > first)
         unsent = self.supply.ahead() if self.supply is not None else ()
         return itertools.islice(itertools.chain(sent, unsent), _HISTORY)
 

@@ -56,7 +56,7 @@ class UnitState:
     @property
     def listed(self) -> list[Any]:
         """The index of each sample."""
-        return list(self.indices) if self.is_list else [self.indices]
+        return load_listed(self.payload, is_list=self.is_list)
 
     def place(self, position: int) -> int:
         return place_of(self.places, position)
@@ -65,6 +65,11 @@ class UnitState:
         """Ask for other samples than the sampler gave."""
         self.payload, self.places = dump_indices(listed if self.is_list else listed[0]), tuple(places)
         self.samples = len(listed)
+
+
+def load_listed(payload: bytes, *, is_list: bool) -> list[Any]:
+    indices = pickle.loads(payload)
+    return list(indices) if is_list else [indices]
 
 
 class DescriptorsRanOut(Exception):
