@@ -25,7 +25,7 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from holdfast.diagnosis import collect
 from holdfast.workers import taint
@@ -103,8 +103,16 @@ def main(spec: SupervisorSpec) -> None:
         traceback.print_exc()  # a bug of ours: the main process starts another, and this says why
         status = 1
     finally:
+        _leave(supervisor, status)
+
+
+def _leave(supervisor: Supervisor | None, status: int) -> NoReturn:
+    try:
         if supervisor is not None:
             supervisor.kill_all()
+    except Exception:
+        traceback.print_exc()
+    finally:
         os._exit(status)
 
 
@@ -312,7 +320,8 @@ class Supervisor:
                 signal.pidfd_send_signal(life.pidfd, number)
 
     def kill_all(self) -> None:
+        """End what is left, without a look at how. Harmless when called again."""
         self._signal_all(signal.SIGKILL)
         self._launcher.close()
-        for life in self._lives.values():
-            life.traces.discard()
+        while self._lives:
+            self._lives.popitem()[1].traces.discard()
