@@ -11,15 +11,24 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 MAX_MESSAGE = 64 * 1024
 _MAX_FDS = 64
 _BUFFER = 1 << 20
 _IN_A_FILE = b"the message is in the last descriptor"
 _FD_SPACE = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
+
+
+def is_readable(source: Any) -> bool:
+    """Whether a descriptor, or what has one, has something to say. (`select` knows the first 1024 only.)"""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

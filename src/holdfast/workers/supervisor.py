@@ -24,13 +24,14 @@ import socket
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from holdfast.diagnosis import collect
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
-from holdfast.workers.channel import Channel
+from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
 from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
@@ -199,9 +200,9 @@ class Supervisor:
     def _start(self, worker_id: int, life: int) -> None:
         self._announce(worker_id, life, self._launch(worker_id, life))
 
-    def _launch(self, worker_id: int, life: int) -> Newborn:
+    def _launch(self, worker_id: int, life: int, of_the_last: Iterable[int] = ()) -> Newborn:
         self._board.reset(worker_id, life)
-        return self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
+        return self._launcher.launch(self._spec.workers[worker_id], [*self._own_descriptors(), *of_the_last])
 
     def _announce(self, worker_id: int, life: int, born: Newborn) -> None:
         """Watch a worker from here on, and tell main of it."""
@@ -235,7 +236,7 @@ class Supervisor:
         life.process.close()
         # The next one first: it starts while we look into what became of this one.
         next_life = life.number + 1
-        born = self._launch(life.worker_id, next_life) if replace else None
+        born = self._launch(life.worker_id, next_life, life.traces.descriptors) if replace else None
         self._listen_no_more(life.traces.stderr)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
         self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))
@@ -280,7 +281,7 @@ class Supervisor:
 
     def _take_orders(self) -> bool:
         """Read what main has said. False when it has closed its end."""
-        while select.select([self._control], [], [], 0)[0]:
+        while is_readable(self._control):
             received = self._control.receive()
             if received is None:
                 return False
