@@ -79,7 +79,8 @@ class Ledger:
         try:
             file.append(index, reason)
         except OSError as error:  # the run is worth more than the note
-            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): sample {bounded_repr(index)} is not noted"
+            what = f"sample {bounded_repr(index)} is not noted"
+            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): {what}"
             warnings.warn(message, HoldfastWarning, stacklevel=2)
 
     def check_number(self, skipped: int, epoch_samples: int | None) -> None:

@@ -120,7 +120,9 @@ def incident_of(failure: Failure, done: str, start_method: str = "", phase: str 
 def lost_with(failure: Failure, indices: list[Any]) -> str:
     """The other samples of a batch that is delivered as an exception."""
     others = [index for k, index in enumerate(indices) if k != failure.position]
-    return f"lost with it, of the same batch: samples {bounded_repr(others)}" if failure.position >= 0 and others else ""
+    return (
+        f"lost with it, of the same batch: samples {bounded_repr(others)}" if failure.position >= 0 and others else ""
+    )
 
 
 def attach(error: BaseException, incident: Incident) -> None:

@@ -6,6 +6,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import multiprocessing
 import multiprocessing.process
@@ -154,14 +155,14 @@ class Recruit:
     def evidence(self, doing: Doing) -> Evidence:
         """Of how it ended, once it has."""
         if self.traces is None:
-            ending = ENDINGS[self.reason]
-            return Evidence(ending, self.exitcode, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
+            ending, code = ENDINGS[self.reason], self.process.exitcode
+            return Evidence(ending, code, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
         from holdfast.workers.traces import Surroundings
 
         traces, self.traces = self.traces, None
-        return traces.evidence(
-            self.reason, self.exitcode, doing, Surroundings("portable", False, self._sample_timeout_s)
-        )
+        surroundings = Surroundings("portable", False, self._sample_timeout_s)
+        evidence = traces.evidence(self.reason, self.exitcode, doing, surroundings)
+        return dataclasses.replace(evidence, exit_code=self.process.exitcode)  # None: not known
 
     def _drop_traces(self) -> None:
         if self.traces is not None:

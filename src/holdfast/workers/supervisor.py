@@ -14,6 +14,7 @@ Runs in: supervisor process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import multiprocessing.process
 import os
@@ -198,23 +199,24 @@ class Supervisor:
     # -- starting and burying --------------------------------------------------------------------------------------
 
     def _start(self, worker_id: int, life: int) -> None:
-        self._announce(worker_id, life, self._launch(worker_id, life))
+        born = self._launch(worker_id, life)
+        self._tell(*self._announcement(worker_id, life, born))
+        born.socket.close()
 
     def _launch(self, worker_id: int, life: int, of_the_last: Iterable[int] = ()) -> Newborn:
         self._board.reset(worker_id, life)
         return self._launcher.launch(self._spec.workers[worker_id], [*self._own_descriptors(), *of_the_last])
 
-    def _announce(self, worker_id: int, life: int, born: Newborn) -> None:
-        """Watch a worker from here on, and tell main of it."""
-        process, ours, traces = born.process, born.socket, born.traces
+    def _announcement(self, worker_id: int, life: int, born: Newborn) -> tuple[Started, list[int]]:
+        """Watch a worker from here on. Returns what main is to be told of it, and given."""
+        process, traces = born.process, born.traces
         pidfd = os.pidfd_open(process.pid)
         deadline = Deadline(self._spec.sample_timeout_s)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd))
         self._poll.register(pidfd, select.POLLIN)
         traces.stderr.name(worker_id)
         self._listen_to(traces.stderr)
-        self._tell(Started(worker_id, life, process.pid, self._tainted_by), [ours.fileno(), pidfd])
-        ours.close()
+        return Started(worker_id, life, process.pid, self._tainted_by), [born.socket.fileno(), pidfd]
 
     def _own_descriptors(self) -> list[int]:
         """What a worker must not keep open."""
@@ -239,9 +241,13 @@ class Supervisor:
         born = self._launch(life.worker_id, next_life, life.traces.descriptors) if replace else None
         self._listen_no_more(life.traces.stderr)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
-        self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))
-        if born is not None:
-            self._announce(life.worker_id, next_life, born)
+        exited = Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence)
+        if born is None:
+            self._tell(exited)
+            return
+        successor, fds = self._announcement(life.worker_id, next_life, born)
+        self._tell(dataclasses.replace(exited, successor=successor), fds)
+        born.socket.close()
 
     def _is_worth_it(self, life: _Life, doing: Doing) -> bool:
         if doing.phase is not Phase.STARTING:
