@@ -46,8 +46,8 @@ if sys.platform == "win32":
     class _Mapping(mmap.mmap):
         owner: object = None
 
-    def _map(fd: int, name: str, nbytes: int) -> Any:
-        return _Mapping(-1, nbytes, tagname=name)
+    def map_memory(fd: int, name: str, nbytes: int, *, is_private: bool = False) -> Any:
+        return _Mapping(-1, nbytes, tagname=name, access=mmap.ACCESS_COPY if is_private else mmap.ACCESS_DEFAULT)
 
     def _give_back(memory: Any, start: int, stop: int) -> None:
         """Not possible here: the memory is given back with the last mapping."""
@@ -61,13 +61,14 @@ else:
     _MAP_FAILED = ctypes.c_void_p(-1).value
     _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)  # Linux
 
-    def _map(fd: int, name: str, nbytes: int) -> Any:
-        """Map a file for as long as anyone holds a buffer of the result.
+    def map_memory(fd: int, name: str, nbytes: int, *, is_private: bool = False) -> Any:
+        """Map a file for as long as anyone holds a buffer of the result. Private: writes stay in this process.
 
         Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a
         user may keep batches of any number of epochs.
         """
-        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        visibility = mmap.MAP_PRIVATE if is_private else mmap.MAP_SHARED
+        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, visibility, fd, 0)
         if address == _MAP_FAILED:
             raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
         memory = (ctypes.c_ubyte * nbytes).from_address(address)
@@ -92,7 +93,7 @@ class Segment:
         self.fd = names.open_fd(handle) if isinstance(handle, str) else handle
         self.nbytes = nbytes
         try:
-            self._memory = _map(self.fd, self.name, nbytes)
+            self._memory = map_memory(self.fd, self.name, nbytes)
         except BaseException:
             if self.name:
                 self.close_fd()
