@@ -31,7 +31,6 @@ class Builder:
     def __init__(self) -> None:
         self.nbytes = 0
         self._file: Any = None
-        self._fd = -1
         self._room = 0  # what may be written before the headroom is looked at
 
     def write(self, data: Any) -> int:
@@ -64,11 +63,11 @@ class Builder:
             self._file.flush()
             return self._finish(uuid.uuid4().hex)
 
-    def discard(self) -> None:
-        """Let go of everything, if it was not finished."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def close(self) -> None:
+        """Let go of the file. What was finished has a descriptor of its own."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # no room for what was not finished
+                self._file.close()
 
     def _make_room(self, nbytes: int) -> None:
         if nbytes > self._room:
@@ -92,13 +91,11 @@ class Builder:
     else:
 
         def _open(self) -> Any:
-            self._fd = _new_file()
-            return open(self._fd, "wb", buffering=_BUFFER_BYTES, closefd=False)
+            return open(_new_file(), "wb", buffering=_BUFFER_BYTES)
 
         def _finish(self, id: str) -> SharedSegment:
-            _seal(self._fd)
-            fd, self._fd = self._fd, -1
-            return adopt(SegmentHandle(id, self.nbytes, fd))
+            _seal(self._file.fileno())
+            return adopt(SegmentHandle(id, self.nbytes, os.dup(self._file.fileno())))
 
 
 def _new_file() -> int:

@@ -36,7 +36,7 @@ class Items:
         self.get: Callable[[int], Any] = _getter(segment, form)
 
     def __len__(self) -> int:
-        return self.form.count
+        return self.form.length
 
 
 def pack(items: list[Any], builder: Builder, name_of: Callable[[int], str]) -> ItemsForm:

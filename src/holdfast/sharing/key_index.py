@@ -77,7 +77,7 @@ class _IndexedRows:
 
     def __init__(self, keys: Items, form: IndexForm) -> None:
         self._firsts, self._rows = read_run(keys.segment, form.firsts), read_run(keys.segment, form.rows)
-        self._mask = form.firsts.count - 2
+        self._mask = form.firsts.length - 2
         self._get_key = keys.get
 
     def __getitem__(self, key: Any) -> int:

@@ -60,10 +60,10 @@ class SharedList(Sequence[T], Generic[T]):
             return NotImplemented
         return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
 
-    def __add__(self, other: list[Any] | SharedList[Any]) -> list[Any]:
+    def __add__(self, other: object) -> list[Any]:
         return [*self, *other] if isinstance(other, list | SharedList) else NotImplemented
 
-    def __radd__(self, other: list[Any]) -> list[Any]:
+    def __radd__(self, other: object) -> list[Any]:
         return [*other, *self] if isinstance(other, list) else NotImplemented
 
     def __repr__(self) -> str:

@@ -70,7 +70,7 @@ def _reduce_array(source: Array) -> Any:
 def _reduce_tensor(tensor: Any) -> Any:
     packed, strides = pack_tensor(tensor)
     shape = tuple(tensor.shape)
-    return tensor_on, (pickle.PickleBuffer(packed), tensor.dtype, shape, strides, tensor.requires_grad)
+    return tensor_on, (pickle.PickleBuffer(packed.data), tensor.dtype, shape, strides, tensor.requires_grad)
 
 
 def pack(items: list[Any], builder: Builder, name_of: Callable[[int], str]) -> ItemsForm:

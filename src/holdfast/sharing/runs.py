@@ -18,7 +18,7 @@ class Run(NamedTuple):
     """Numbers of one type, one behind the other."""
 
     start: int
-    count: int
+    length: int
     code: str  # as in the modules struct and array
 
 
@@ -35,7 +35,7 @@ class ItemsForm(NamedTuple):
     """Items in a segment. What the runs are depends on the kind: see `items.py` and `pickles.py`."""
 
     kind: Kind
-    count: int
+    length: int
     runs: tuple[Run, ...]
 
 
@@ -50,5 +50,6 @@ def write_integers(numbers: Array, builder: Builder) -> Run:
 
 
 def read_run(segment: SharedSegment, run: Run) -> memoryview:
-    nbytes = run.count * np.dtype(run.code).itemsize
-    return segment.view[run.start : run.start + nbytes].cast(run.code)
+    nbytes = run.length * np.dtype(run.code).itemsize
+    code: Any = run.code
+    return segment.view[run.start : run.start + nbytes].cast(code)

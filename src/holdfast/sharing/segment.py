@@ -16,7 +16,6 @@ Runs in: any process.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
@@ -67,19 +66,17 @@ class Place(NamedTuple):
 
 
 _memories: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # all that is mapped here, by id
-_opening = threading.RLock()
 
 
 def open_segment(id: str, nbytes: int, passed: Any) -> SharedSegment:
     """The segment whose handle arrived. It is mapped only if it is not yet."""
     fd, name = (-1, passed) if isinstance(passed, str) else (passed.detach(), "")
-    with _opening:
-        memory = _memories.get(id)
-        if memory is None:
-            return adopt(SegmentHandle(id, nbytes, fd, name))
-        if fd not in (-1, memory.handle.fd):
-            os.close(fd)
-        return SharedSegment(memory)
+    memory = _memories.get(id)
+    if memory is None:
+        return adopt(SegmentHandle(id, nbytes, fd, name))
+    if fd not in (-1, memory.handle.fd):
+        os.close(fd)
+    return SharedSegment(memory)
 
 
 def adopt(handle: SegmentHandle) -> SharedSegment:
@@ -98,8 +95,7 @@ def adopt(handle: SegmentHandle) -> SharedSegment:
         weakref.finalize(memory, os.close, handle.fd).atexit = False
     segment = SharedSegment(memory)
     memory.address = address_of(segment.bytes)
-    with _opening:
-        _memories[handle.id] = memory
+    _memories[handle.id] = memory
     return segment
 
 

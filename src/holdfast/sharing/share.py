@@ -46,7 +46,7 @@ def share(obj: T) -> T:
     except RecursionError:
         raise TypeError("obj cannot be shared: it contains itself") from None
     finally:
-        sharing.builder.discard()
+        sharing.builder.close()
     if recipe is None or segment is None:
         return obj
     handles.install()
@@ -149,7 +149,7 @@ class _Sharing:
 
     def _plan_list(self, items: list[Any], path: str) -> Recipe:
         form = pack(items, self.builder, lambda row: f"{path}[{row}]")
-        return lambda segment: SharedList(Items(segment, form), range(form.count))
+        return lambda segment: SharedList(Items(segment, form), range(form.length))
 
     def _plan_dict(self, entries: dict[Any, Any], path: str) -> Recipe:
         names = list(entries)
@@ -219,7 +219,8 @@ def _check_can_stay(obj: Any) -> None:
         raise _cannot("obj", obj, "it can be changed", "holdfast.share(bytes(obj))")
     is_small = obj is None or isinstance(obj, str | int | float | complex | bytes | np.generic)
     if not (is_small or bulk.is_tuple(obj) or bulk.is_record(obj)):
-        raise _cannot("obj", obj, "it is none of the kinds of data that can be", "share the attributes that hold data")
+        remedy = "share what holds its data: self.images = holdfast.share(images), pyarrow.Table.from_pandas(frame)"
+        raise _cannot("obj", obj, "it is none of the kinds of data that can be", remedy)
 
 
 def _cannot(path: str, obj: Any, why: str, remedy: str) -> TypeError:

@@ -55,8 +55,8 @@ def _forget(number: int, ref: weakref.ref[Any]) -> None:
 
 def find_table(table: pyarrow.Table) -> tuple[SegmentHandle, TableForm] | None:
     """Where a table was read from, if it was."""
-    ref, handle, form = _read.get(id(table), (None, None, None))
-    return (handle, form) if ref is not None and ref() is table else None
+    found = _read.get(id(table))
+    return found[1:] if found is not None and found[0]() is table else None
 
 
 def find_buffer(buffer: pyarrow.Buffer) -> Place | None:
