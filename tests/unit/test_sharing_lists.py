@@ -241,3 +241,11 @@ def test_many_items_take_many_flushes() -> None:
     for index in (0, 1, 999, 1500, 2999):
         assert shared[index]["index"] == index
         assert np.array_equal(shared[index]["x"], items[index]["x"])
+
+
+def test_five_million_strings_are_few_bytes_each() -> None:
+    """The characters, and four bytes for where they begin."""
+    shared = share([f"{index:016x}" for index in range(5_000_000)])
+    assert shared.source.segment.handle.nbytes < 20 * 5_000_000 + 1000
+    for index in (0, 65_535, 65_536, 2_500_000, -1):
+        assert shared[index] == f"{index % 5_000_000:016x}"

@@ -22,6 +22,7 @@ from holdfast.memory import cgroups
 from holdfast.sharing import builder, room, segment
 from holdfast.sharing.arrays import find_array
 from holdfast.sharing.segment import SegmentHandle
+from waits import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_what_arrives_again_is_not_mapped_again() -> None:
     assert np.shares_memory(again[0], shared["a"])
     assert again[1] == shared["b"]
     assert mappings() == mapped
-    assert descriptors() == before
+    wait_until(lambda: descriptors() == before, PATIENCE_S, "the end of the descriptors on their way")
 
 
 def test_a_descriptor_that_is_something_else_is_refused() -> None:

@@ -86,7 +86,7 @@ class Builder:
             name = f"holdfast-{id}"
             with mmap.mmap(-1, self.nbytes, tagname=name) as shared:
                 shared[:] = self._file.getbuffer()
-                return adopt(SegmentHandle(id, self.nbytes, -1, name))
+                return adopt(SegmentHandle(id, self.nbytes, -1, name), is_ours=True)
 
     else:
 
@@ -95,7 +95,7 @@ class Builder:
 
         def _finish(self, id: str) -> SharedSegment:
             _seal(self._file.fileno())
-            return adopt(SegmentHandle(id, self.nbytes, os.dup(self._file.fileno())))
+            return adopt(SegmentHandle(id, self.nbytes, os.dup(self._file.fileno())), is_ours=True)
 
 
 def _new_file() -> int:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast.errors import SharedMemoryError
-from holdfast.transport.segments import PAGE, map_memory
+from holdfast.transport.segments import PAGE, map_memory, see_all_pages
 
 Array = np.ndarray[Any, Any]
 _COMPARED_BYTES = 1024 * 1024
@@ -79,8 +79,8 @@ def open_segment(id: str, nbytes: int, passed: Any) -> SharedSegment:
     return SharedSegment(memory)
 
 
-def adopt(handle: SegmentHandle) -> SharedSegment:
-    """Map a segment that is new here. Its descriptor belongs to the mapping from now on."""
+def adopt(handle: SegmentHandle, *, is_ours: bool = False) -> SharedSegment:
+    """Map a segment that is new here, or was made here. Its descriptor belongs to the mapping from now on."""
     try:
         if handle.fd >= 0:
             _check(handle)
@@ -90,6 +90,8 @@ def adopt(handle: SegmentHandle) -> SharedSegment:
         if handle.fd >= 0:
             os.close(handle.fd)
         raise
+    if is_ours:
+        see_all_pages(memory)  # what a worker then looks at is shared memory to whoever measures it
     memory.handle = handle
     if handle.fd >= 0:
         weakref.finalize(memory, os.close, handle.fd).atexit = False

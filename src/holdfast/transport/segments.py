@@ -52,6 +52,9 @@ if sys.platform == "win32":
     def _give_back(memory: Any, start: int, stop: int) -> None:
         """Not possible here: the memory is given back with the last mapping."""
 
+    def see_all_pages(memory: Any) -> None:
+        """Nothing to be done: nobody counts here."""
+
 else:
     _libc = ctypes.CDLL(None, use_errno=True)
     _libc.mmap.restype = ctypes.c_void_p
@@ -60,6 +63,7 @@ else:
     _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _MAP_FAILED = ctypes.c_void_p(-1).value
     _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)  # Linux
+    _MADV_POPULATE_READ = 22  # Linux 5.14
 
     def map_memory(fd: int, name: str, nbytes: int, *, is_private: bool = False) -> Any:
         """Map a file for as long as anyone holds a buffer of the result. Private: writes stay in this process.
@@ -81,6 +85,14 @@ else:
         # (the collector unmaps before it has an iterator in the same cycle close its pool)
         if _MADV_REMOVE is not None and memory.mapping.alive:
             _libc.madvise(ctypes.addressof(memory) + start, stop - start, _MADV_REMOVE)
+
+    def see_all_pages(memory: Any) -> None:
+        """Have the kernel know that this process sees every page of a mapping, where it can be told.
+
+        It counts a page that one process alone has looked at as that process's own, as if it were private memory.
+        """
+        if sys.platform == "linux":
+            _libc.madvise(ctypes.addressof(memory), ctypes.sizeof(memory), _MADV_POPULATE_READ)
 
 
 class Segment:
