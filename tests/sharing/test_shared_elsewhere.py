@@ -127,7 +127,6 @@ def test_nothing_is_left_when_everything_is_killed(method: str) -> None:
     """`kill -9` of the main process: the memory has no name, so it goes with the last process."""
     with Program("shared_epoch.py", method) as program:
         program.wait_for_lines("ready")
-        assert program.new_names() == set()
         assert len(program.processes()) >= 3
         program.process.kill()
         program.wait_until_nothing_is_left()
