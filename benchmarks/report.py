@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from statistics import median
 from typing import Any
 
 from .machine import Machine
@@ -112,13 +111,13 @@ def memory_target(case: MemoryResult) -> Target:
 def sharing_targets(result: SharingResult) -> list[Target]:
     """Return the targets of share()."""
     limit = MOST_ADDED_BYTES / 1e6
-    added = [
-        Target(f"1 GB shared, {method}, added", median(sizes) / 1e6, limit, at_least=False, to="per worker", unit=" MB")
-        for method, sizes in result.added_bytes.items()
+    sizes = [
+        Target(f"1 GB shared, {method}, added", added / 1e6, limit, at_least=False, to="per worker", unit=" MB")
+        for method, added in result.added_bytes.items()
     ]
     strings, start = result.string_ratio("ours, shared"), result.start_ratio("ours, shared")
     return [
-        *added,
+        *sizes,
         Target(
             "strings, shared, memory per worker", strings, MOST_OF_PLAIN, at_least=False, to="torch's on the plain list"
         ),

@@ -24,15 +24,19 @@ QUICK_METHODS = METHODS[:1]
 MOST_ADDED_BYTES = 5_000_000
 MOST_OF_PLAIN = 0.1
 """Most of the unique memory of torch's workers with the plain list that ours may have with the shared one."""
-MOST_OF_PICKLED = 0.8
+MOST_OF_PICKLED = 0.5
 """Most of the time with pickled data that starting with shared data may take."""
 LISTED = 1_000_000
 LOOKS = 100_000
-STRING_CONTENDERS = {"torch, plain": ("torch", "plain"), "ours, plain": ("holdfast", "plain")} | {
-    "ours, shared": ("holdfast", "shared")
+STRING_CONTENDERS: dict[str, tuple[str, str]] = {
+    "torch, plain": ("torch", "plain"),
+    "ours, plain": ("holdfast", "plain"),
+    "ours, shared": ("holdfast", "shared"),
 }
-START_CONTENDERS = {"torch, pickled": ("torch", "plain"), "ours, pickled": ("holdfast", "plain")} | {
-    "ours, shared": ("holdfast", "shared")
+START_CONTENDERS: dict[str, tuple[str, str]] = {
+    "torch, pickled": ("torch", "plain"),
+    "ours, pickled": ("holdfast", "plain"),
+    "ours, shared": ("holdfast", "shared"),
 }
 KINDS: dict[str, Callable[[int], Any]] = {
     "integers": lambda index: index,
@@ -44,11 +48,11 @@ Tick = Callable[[str], None]
 
 @dataclass(slots=True)
 class SharingResult:
-    """All figures, in the order of rounds where there are several."""
+    """All figures; times in the order of rounds. Memory is measured once: it does not depend on other work."""
 
-    added_bytes: dict[str, list[float]] = field(default_factory=dict)
+    added_bytes: dict[str, float] = field(default_factory=dict)
     """By start method: what a shared array of 1 GB adds to a worker."""
-    string_bytes: dict[str, list[float]] = field(default_factory=dict)
+    string_bytes: dict[str, float] = field(default_factory=dict)
     """By contender: unique memory of a worker that has looked at every string."""
     look_s: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """By kind of item, plain and shared: one item."""
@@ -57,7 +61,7 @@ class SharingResult:
 
     def string_ratio(self, contender: str) -> float:
         """Return the memory of a contender over that of torch's workers with the plain list."""
-        return _ratio(self.string_bytes[contender], self.string_bytes["torch, plain"])
+        return self.string_bytes[contender] / self.string_bytes["torch, plain"]
 
     def look_ratio(self, kind: str) -> float:
         """Return the time of a shared list over that of a plain one."""
@@ -76,22 +80,22 @@ def _ratio(ours: list[float], theirs: list[float]) -> float:
 def measure_sharing(is_quick: bool, rounds: int, tick: Tick) -> SharingResult:
     """Measure everything; the contenders of a row in turn."""
     result = SharingResult()
-    for number in range(rounds):
-        for method in QUICK_METHODS if is_quick else METHODS:
-            tick(f"sharing, round {number + 1} of {rounds}: 1 GB, {method}")
-            result.added_bytes.setdefault(method, []).append(_added_bytes(method))
-        for name, (loader, how) in STRING_CONTENDERS.items():
-            tick(f"sharing, round {number + 1} of {rounds}: strings, {name}")
-            seen = run_probe("shared_workers", loader, "fork", "strings", how, "--touch")
-            result.string_bytes.setdefault(name, []).append(seen["worker_bytes"])
-        for name, (loader, how) in START_CONTENDERS.items():
-            tick(f"sharing, round {number + 1} of {rounds}: start, {name}")
-            result.start_s.setdefault(name, []).append(
-                run_probe("shared_workers", loader, "spawn", "array", how)["start_s"]
-            )
+    for method in QUICK_METHODS if is_quick else METHODS:
+        tick(f"sharing: 1 GB, {method}")
+        result.added_bytes[method] = _added_bytes(method)
+    for name, (loader, how) in STRING_CONTENDERS.items():
+        tick(f"sharing: strings, {name}")
+        result.string_bytes[name] = run_probe("shared_workers", loader, "fork", "strings", how, "--touch")[
+            "worker_bytes"
+        ]
     for kind, make in KINDS.items():
         tick(f"sharing: one item, {kind}")
         result.look_s[kind] = _look_times(make, rounds)
+    result.start_s = {name: [] for name in START_CONTENDERS}
+    for number in range(rounds):
+        for name, (loader, how) in START_CONTENDERS.items():
+            tick(f"sharing, round {number + 1} of {rounds}: start, {name}")
+            result.start_s[name].append(run_probe("shared_workers", loader, "spawn", "array", how)["start_s"])
     return result
 
 

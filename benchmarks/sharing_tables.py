@@ -13,44 +13,50 @@ from .report import Target, sharing_targets
 from .sharing import SharingResult
 
 MB = 1e6
+Row = tuple[str, str, str]
 
 
-def rows(result: SharingResult) -> list[tuple[str, str, str]]:
+def rows(result: SharingResult) -> list[Row]:
     """Return what was measured, the figure, and what it is to be compared with."""
     return [*_added_rows(result), *_string_rows(result), *_look_rows(result), *_start_rows(result)]
 
 
-def _added_rows(result: SharingResult) -> list[tuple[str, str, str]]:
-    what = "1 GB array shared by 4 workers: added to each"
+def _added_rows(result: SharingResult) -> list[Row]:
     return [
-        (f"{what}, {method}", f"{median(added) / MB:.1f} MB", "1000 MB of data")
+        (f"1 GB array, memory added to each of 4 workers, {method}", f"{added / MB:.1f} MB", "")
         for method, added in result.added_bytes.items()
     ]
 
 
-def _string_rows(result: SharingResult) -> list[tuple[str, str, str]]:
-    what = "5 million strings, all looked at: unique memory of each of 4 workers"
+def _string_rows(result: SharingResult) -> list[Row]:
     return [
-        (f"{what}; {name}", f"{median(used) / MB:.0f} MB", f"{result.string_ratio(name):.2f} of torch's, plain")
+        (
+            f"5 million strings, memory of each of 4 workers: {name}",
+            f"{used / MB:.0f} MB",
+            f"{result.string_ratio(name):.2f} of torch, plain",
+        )
         for name, used in result.string_bytes.items()
     ]
 
 
-def _look_rows(result: SharingResult) -> list[tuple[str, str, str]]:
+def _look_rows(result: SharingResult) -> list[Row]:
     return [
         (
-            f"one item of a shared list of {kind}",
+            f"one of a million {kind} in a shared list",
             f"{median(times['shared']) * 1e9:.0f} ns",
-            f"plain {median(times['plain']) * 1e9:.0f} ns: {result.look_ratio(kind):.1f}",
+            f"{result.look_ratio(kind):.1f} of {median(times['plain']) * 1e9:.0f} ns, plain",
         )
         for kind, times in result.look_s.items()
     ]
 
 
-def _start_rows(result: SharingResult) -> list[tuple[str, str, str]]:
-    what = "first batch of each of 4 spawned workers with 1 GB"
+def _start_rows(result: SharingResult) -> list[Row]:
     return [
-        (f"{what}; {name}", f"{median(times):.2f} s", f"{result.start_ratio(name):.2f} of ours, pickled")
+        (
+            f"4 spawned workers with 1 GB, until each gave a batch: {name}",
+            f"{median(times):.2f} s",
+            f"{result.start_ratio(name):.2f} of ours, pickled",
+        )
         for name, times in result.start_s.items()
     ]
 
@@ -58,7 +64,7 @@ def _start_rows(result: SharingResult) -> list[tuple[str, str, str]]:
 def sharing_table(result: SharingResult) -> Table:
     """Everything, and which targets were met."""
     table = Table(title="share(): memory, reading, starting")
-    for title in ("", "median", "against"):
+    for title in ("", "figure", "ratio"):
         table.add_column(title, justify="left" if not title else "right")
     for row in rows(result):
         table.add_row(*row)
@@ -70,8 +76,10 @@ def sharing_table(result: SharingResult) -> Table:
 
 def sharing_markdown(result: SharingResult) -> str:
     """The same for the README."""
-    lines = ["| `holdfast.share` | median | against |", "|---|---:|---:|"]
-    return "\n".join([*lines, *(f"| {what} | {figure} | {against} |" for what, figure, against in rows(result))])
+    lines = ["| `holdfast.share` | | ratio |", "|---|---:|---:|"]
+    lines += [f"| {what} | {figure} | {against} |" for what, figure, against in rows(result)]
+    legend = "Memory is unique memory (USS), after every worker has looked at all of the data; strings under fork."
+    return "\n".join([*lines, "", legend])
 
 
 def _mark(target: Target) -> str:

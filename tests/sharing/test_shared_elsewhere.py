@@ -133,6 +133,12 @@ def test_nothing_is_left_when_everything_is_killed(method: str) -> None:
         assert program.wait() == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_samples_that_are_shared_arrays_are_collated_in_silence(method: str) -> None:
+    """torch would warn in every worker that they are not writable, although it only copies them."""
+    assert run_program("shared_samples.py", method).splitlines()[-1] == "[[0, 1, 2, 3], [4, 5, 6, 7]]"
+
+
 def test_many_shares_need_one_descriptor_each() -> None:
     """And nothing more: 500 of them under a limit of 600, sent to a forked worker each."""
     assert run_program("many_shares.py").splitlines()[-1] == "124750"

@@ -249,3 +249,14 @@ def test_five_million_strings_are_few_bytes_each() -> None:
     assert shared.source.segment.handle.nbytes < 20 * 5_000_000 + 1000
     for index in (0, 65_535, 65_536, 2_500_000, -1):
         assert shared[index] == f"{index % 5_000_000:016x}"
+
+
+def test_a_local_class_is_there_once_for_all_items() -> None:
+    """Not with every one of them."""
+
+    class Local:
+        pass
+
+    shared = share([Local() for _ in range(1000)])
+    assert shared.source.segment.handle.nbytes < 100_000
+    assert {type(item) for item in shared} == {Local}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -53,6 +54,9 @@ def _register_torch() -> None:
 
     otherwise = ForkingPickler._extra_reducers[torch.Tensor]  # type: ignore[attr-defined]  # torch's own
     ForkingPickler.register(torch.Tensor, functools.partial(_reduce_tensor, otherwise))
+    # `default_collate` makes tensors of read-only arrays only to copy them, and torch warns of it in every worker.
+    collating = r"torch\.utils\.data\._utils\.collate"
+    warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, collating)
 
 
 def _register_pyarrow() -> None:

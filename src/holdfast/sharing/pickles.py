@@ -1,18 +1,18 @@
 """Items of any kind: a pickle each, one behind the other, and a run of the places where they begin.
 
 A pickle knows its own end. What pickles out of band (arrays, tensors, and whatever else knows how) lies between them
-and is not copied when an item is asked for: an array is a read-only view, a tensor a private one. With such parts there
-are two runs more: place and length of every part, and the first part of every item.
+and is not copied when an item is asked for: an array is a read-only view, a tensor a private one. A class that a new
+interpreter would not find (of a notebook, of a function) travels by value, once for all items.
 
-    runs: starts of pickles [, parts, first parts]
+    runs: where each pickle begins; place and length of each part; the first part of each item; a pickle of the classes
 
-Classes and functions travel as with everything that goes to a worker (`transport/pickling.py`): by value where a new
-interpreter would not find them. Runs in: the process that shares (pack), any process (getter).
+Runs in: the process that shares (pack), any process (getter).
 """
 
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sys
 from array import array
@@ -41,15 +41,30 @@ class _ItemPickler(pickling.JobPickler):
     def __init__(self, file: io.BytesIO, builder: Builder) -> None:
         super().__init__(file, self._keep_buffer)
         self._builder = builder
+        self._names = f"{os.urandom(6).hex()}-"
+        self._reduced: dict[type, Any] = {}  # every class that was met, and what became of it
         self.parts = array("Q")
+        self.classes: dict[str, type] = {}  # that travel by value
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type):
+            if obj not in self._reduced:
+                self._reduced[obj] = self._reduce_class(obj)
+            return self._reduced[obj]
         if type(obj) is np.ndarray:
             return _reduce_array(obj)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(obj, torch.Tensor) and is_dense(obj) and obj.nbytes and not obj.grad_fn:
             return _reduce_tensor(obj)
         return super().reducer_override(obj)
+
+    def _reduce_class(self, cls: type) -> Any:
+        reduced = super().reducer_override(cls)
+        if reduced is NotImplemented:
+            return reduced  # by name
+        name = f"{self._names}{len(self.classes)}"
+        self.classes[name] = _classes[name] = cls
+        return class_named, (name,)
 
     def _keep_buffer(self, buffer: pickle.PickleBuffer) -> bool:
         """True keeps the bytes in the pickle, False puts them beside it."""
@@ -58,6 +73,14 @@ class _ItemPickler(pickling.JobPickler):
             return True
         self.parts.extend((self._builder.write(raw), raw.nbytes))
         return False
+
+
+# Those that travelled by value, by the names that pickles of items have for them.
+_classes: dict[str, type] = {}
+
+
+def class_named(name: str) -> type:
+    return _classes[name]
 
 
 def _reduce_array(source: Array) -> Any:
@@ -87,11 +110,13 @@ def pack(items: list[Any], builder: Builder, name_of: Callable[[int], str]) -> I
             _place(file, starts, unplaced, builder)
             unplaced = number + 1
     _place(file, starts, unplaced, builder)
-    runs = [write_integers(np.asarray(starts), builder)]
-    if pickler.parts:
-        runs.append(write_run(pickler.parts, "Q", builder))
-        runs.append(write_integers(np.asarray(first_parts), builder))
-    return ItemsForm(Kind.PICKLES, len(items), tuple(runs))
+    runs = (
+        write_integers(np.asarray(starts), builder),
+        write_run(pickler.parts, "Q", builder),
+        write_integers(np.asarray(first_parts if pickler.parts else []), builder),
+        write_run(pickling.dumps(pickler.classes, "obj")[0] if pickler.classes else b"", "B", builder),
+    )
+    return ItemsForm(Kind.PICKLES, len(items), runs)
 
 
 def _dump(pickler: _ItemPickler, item: Any, name_of: Callable[[int], str], number: int) -> None:
@@ -122,9 +147,16 @@ def _place(file: io.BytesIO, starts: array[int], first: int, builder: Builder) -
 
 def getter(segment: SharedSegment, runs: list[memoryview]) -> Callable[[int], Any]:
     """What loads an item by its number."""
-    if len(runs) == 1:
-        return _plain_getter(segment.view, runs[0])
-    return _parts_getter(segment, *runs)
+    starts, parts, first_parts, classes = runs
+    if classes:
+        _learn(classes)
+    return _parts_getter(segment, starts, parts, first_parts) if parts else _plain_getter(segment.view, starts)
+
+
+def _learn(pickled: memoryview) -> None:
+    """Make the classes of the items known here, unless this is the process that they come from."""
+    for name, cls in pickle.loads(pickled).items():
+        _classes.setdefault(name, cls)
 
 
 def _plain_getter(view: memoryview, starts: memoryview) -> Callable[[int], Any]:
