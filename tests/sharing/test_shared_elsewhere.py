@@ -115,6 +115,23 @@ def test_a_receiver_can_send_it_on() -> None:
     assert run_program("shared_twice.py").splitlines()[-1] == "499500 shared"
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_that_are_new_interpreters_get_it_too(method: str) -> None:
+    """Handed on by a supervisor that must not be forked, also to the one that takes a dead one's place."""
+    expected = "1 importing the dataset's modules started threads (started-on-import)"
+    assert run_program("shared_new_interpreters.py", method).splitlines()[-1] == expected
+
+
+def test_more_segments_than_a_fork_server_takes_are_refused_with_a_remedy() -> None:
+    """Python's fork server takes 256 descriptors with a process."""
+    parts = [holdfast.share(np.arange(3)) for _ in range(250)]
+    process = multiprocessing.get_context("forkserver").Process(target=describe, args=(parts,))
+    with pytest.raises(
+        holdfast.SharedMemoryError, match=r"more than 240 shared segments .*\n  try   share them in one"
+    ):
+        process.start()
+
+
 @pytest.mark.parametrize("how", ["script", "stdin"])
 def test_items_of_classes_from_main_reach_spawned_workers(how: str) -> None:
     """By name where a new interpreter finds them, by value where it does not."""

@@ -124,11 +124,12 @@ def test_the_memory_is_freed_with_its_last_user() -> None:
     wait_until(lambda: shared_memory_bytes() - before < 5 * MB, 20, "the memory given back")
 
 
-def test_a_restarted_worker_has_it_too(tmp_path: Any) -> None:
-    """Whoever dies: the descriptor is kept by the supervisor, and by us."""
+@pytest.mark.parametrize("method", METHODS)
+def test_a_restarted_worker_has_it_too(method: str, tmp_path: Path) -> None:
+    """The descriptor is kept by the supervisor, or by the main process."""
     marker = tmp_path / "died"
     data = holdfast.share(list(range(100)))
-    loader = load(Calling((data, str(marker)), _die_once, length=20), "spawn")
+    loader = load(Calling((data, str(marker)), _die_once, length=20), method)
     assert list(loader) == list(range(20))
     assert marker.exists()
 

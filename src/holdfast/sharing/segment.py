@@ -29,6 +29,7 @@ from holdfast.transport.segments import PAGE, map_memory, see_all_pages
 
 Array = np.ndarray[Any, Any]
 _COMPARED_BYTES = 1024 * 1024
+_MOST_TO_A_FORK_SERVER = 240  # it takes 256 descriptors with a process, of which some are not ours
 
 
 class SegmentHandle:
@@ -115,6 +116,11 @@ def _passed(fd: int) -> Any:
     popen: Any = get_spawning_popen()
     if popen is not None and popen.method == "spawn" and fd in popen._fds:
         return popen.DupFd(fd)  # named twice, it could not be inherited at all
+    if popen is not None and popen.method == "forkserver" and len(popen._fds) >= _MOST_TO_A_FORK_SERVER:
+        raise SharedMemoryError(
+            f"more than {_MOST_TO_A_FORK_SERVER} shared segments cannot be sent through Python's fork server\n"
+            f"  try   share them in one call, as a tuple or a dict: one segment serves for all that is in it"
+        )
     return reduction.DupFd(fd)
 
 
