@@ -132,6 +132,8 @@ def test_a_descriptor_that_is_something_else_is_refused() -> None:
         segment.adopt(SegmentHandle("an id", 4096, fd))
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+    with pytest.raises(SharedMemoryError, match="is not the shared segment that was sent"):
+        segment.adopt(SegmentHandle("an id", 4096, fd))
 
 
 def test_a_page_that_was_written_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ class Builder:
             headroom = room.headroom_bytes()
             if headroom is not None and nbytes > headroom:
                 raise room.refused(nbytes, headroom)
-            self._room = max(nbytes, _ASK_AGAIN_BYTES)
+            self._room = max(nbytes, _ASK_AGAIN_BYTES if headroom is None else min(headroom, _ASK_AGAIN_BYTES))
         self._room -= nbytes
 
     if sys.platform == "win32":

@@ -15,6 +15,7 @@ Runs in: any process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from multiprocessing import reduction
@@ -88,7 +89,7 @@ def adopt(handle: SegmentHandle, *, is_ours: bool = False) -> SharedSegment:
             os.set_inheritable(handle.fd, False)
         memory = map_memory(handle.fd, handle.name, handle.nbytes, is_private=True)
     except BaseException:
-        if handle.fd >= 0:
+        with contextlib.suppress(OSError):
             os.close(handle.fd)
         raise
     if is_ours:
@@ -104,7 +105,11 @@ def adopt(handle: SegmentHandle, *, is_ours: bool = False) -> SharedSegment:
 
 def _check(handle: SegmentHandle) -> None:
     """A descriptor that is not what it was sent as must not be read: past the end of a file that is a SIGBUS."""
-    if os.fstat(handle.fd).st_size < handle.nbytes:
+    try:
+        size = os.fstat(handle.fd).st_size
+    except OSError:
+        size = -1  # closed meanwhile
+    if size < handle.nbytes:
         raise SharedMemoryError(
             f"descriptor {handle.fd} is not the shared segment that was sent ({handle.nbytes} bytes)\n"
             f"  try   load what was sent once only, in the process that it was sent to"
