@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -16,6 +17,7 @@ import torch
 
 import holdfast
 from helpers import shared_memory_bytes, worker_pids
+from holdfast import HoldfastWarning
 from holdfast.transport import pickling
 from shared_datasets import (
     KINDS,
@@ -101,11 +103,18 @@ def test_a_write_to_a_tensor_stays_in_the_process_that_made_it(method: str) -> N
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_was_written_before_the_workers_started_reaches_them(method: str) -> None:
-    """As with any tensor, and as in loading without workers: they start with what the process held."""
+    """As with any tensor, and as in loading without workers: they start with what the process held. As a copy, where
+    it is sent: a warning says so, and that it can be shared again.
+    """
     data = holdfast.share(torch.zeros(1000))
     data[0] = 5
-    assert list(load(Calling(data, write_and_read, length=2), method)) == [[5, 6], [5, 6]]
+    expected = (
+        contextlib.nullcontext() if method == "fork" else pytest.warns(HoldfastWarning, match=r"a copy of it \(4 kB")
+    )
+    with expected:
+        assert list(load(Calling(data, write_and_read, length=2), method)) == [[5, 6], [5, 6]]
     assert data[0] == 5
+    assert list(load(Calling(holdfast.share(data), write_and_read, length=2), method)) == [[5, 6], [5, 6]]
 
 
 def test_the_memory_is_freed_with_its_last_user() -> None:

@@ -126,11 +126,14 @@ def test_tensors_in_a_list_are_views() -> None:
 
 
 def test_what_is_shared_is_returned_as_it_is() -> None:
-    """Written to or not."""
+    """Unless it has been written to: then what it holds is shared anew, for all."""
     shared = share(torch.zeros(5))
     assert share(shared) is shared
     shared += 1
-    assert share(shared) is shared
+    anew = share(shared)
+    assert anew is not shared
+    assert torch.equal(anew, shared)
+    assert find_tensor(anew) is not None
     empty = torch.zeros(0)
     assert share(empty) is empty
 

@@ -15,17 +15,20 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 
+from holdfast.errors import HoldfastWarning
 from holdfast.sharing import arrays, tables
 from holdfast.sharing.blobs import SharedBytes
 from holdfast.sharing.dicts import SharedDict
 from holdfast.sharing.items import Items
 from holdfast.sharing.key_index import IndexForm
 from holdfast.sharing.lists import SharedList
+from holdfast.sharing.room import in_words
 from holdfast.sharing.runs import ItemsForm
 from holdfast.sharing.segment import Array, SharedSegment
 from holdfast.transport import pickling
@@ -94,12 +97,25 @@ def _reduce_tensor(otherwise: Callable[[Any], Reduced], tensor: Any) -> Reduced:
     if not arrays.is_dense(tensor) or tensor.grad_fn is not None or not arrays.is_shared_tensor(tensor):
         return otherwise(tensor)
     found = arrays.find_tensor(tensor)
-    if found is None:  # this process has written to it: what it holds is sent, and stays private over there as well
-        packed, strides = arrays.pack_tensor(tensor)
-        shape = tuple(tensor.shape)
-        return arrays.tensor_on, (bytearray(packed), tensor.dtype, shape, strides, tensor.requires_grad)
+    if found is None:
+        return _reduce_written(tensor)
     place, form = found
     return read_tensor, (place.handle, tuple(form))
+
+
+def _reduce_written(tensor: Any) -> Reduced:
+    """What this process holds is what is sent, by value, so that it is private over there as well."""
+    if get_spawning_popen() is not None:
+        warnings.warn(
+            f"a shared tensor was written to in this process, so a new process is sent a copy of it "
+            f"({in_words(tensor.nbytes)})\n"
+            f"  try   tensor = holdfast.share(tensor)   once it has been written to",
+            HoldfastWarning,
+            stacklevel=2,
+        )
+    packed, strides = arrays.pack_tensor(tensor)
+    shape = tuple(tensor.shape)
+    return arrays.tensor_on, (bytearray(packed), tensor.dtype, shape, strides, tensor.requires_grad)
 
 
 def _reduce_table(table: Any) -> Reduced:

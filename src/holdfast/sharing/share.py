@@ -114,7 +114,7 @@ class _Sharing:
             raise _cannot(path, array, f"a {type(array).__name__} is more than its memory", "share numpy.asarray(...)")
         if array.dtype.hasobject:
             raise _cannot(path, array, "its elements are Python objects", "share array.tolist()")
-        if not array.nbytes or arrays.is_shared_array(array):
+        if not array.nbytes or arrays.find_array(array) is not None:
             return None
         form = arrays.write_array(np.asarray(array), self.builder)
         return lambda segment: arrays.read_array(segment, form)
@@ -124,7 +124,7 @@ class _Sharing:
             raise _cannot(path, tensor, "it is not a plain dense tensor on the CPU", "share its parts, or tensor.cpu()")
         if tensor.grad_fn is not None:
             raise _cannot(path, tensor, "it is part of a graph of autograd", "share tensor.detach()")
-        if not tensor.nbytes or arrays.is_shared_tensor(tensor):
+        if not tensor.nbytes or arrays.find_tensor(tensor) is not None:
             return None
         form = arrays.write_tensor(tensor, self.builder)
         return lambda segment: arrays.read_tensor(segment, form)
