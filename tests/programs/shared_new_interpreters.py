@@ -15,7 +15,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 import holdfast
-from holdfast.sharing.arrays import is_shared_array
+from holdfast.sharing.arrays import find_array
 
 
 class Table(Dataset[Any]):
@@ -28,7 +28,7 @@ class Table(Dataset[Any]):
         return 20
 
     def __getitem__(self, index: int) -> Any:
-        assert is_shared_array(self.numbers)
+        assert find_array(self.numbers)
         return [int(self.numbers[index]) + int(self.names[index]) + self.pairs[index], os.getpid()]
 
 

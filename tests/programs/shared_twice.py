@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import holdfast
-from holdfast.sharing.arrays import is_shared_array
+from holdfast.sharing.arrays import find_array
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -22,7 +22,7 @@ def hand_on(array: Any, times: int) -> None:
         process.start()
         process.join()
     else:
-        print(array.sum(), "shared" if is_shared_array(array) else "copied", flush=True)
+        print(array.sum(), "shared" if find_array(array) else "copied", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch.utils.data
 
 import holdfast
 from helpers import START_METHODS, Program, run_program
-from holdfast.sharing.arrays import is_shared_array, is_shared_tensor
+from holdfast.sharing.arrays import find_array, is_shared_tensor
 from shared_datasets import KINDS, LENGTH, Calling, Looking
 from waits import PATIENCE_S
 
@@ -35,7 +35,7 @@ def _sharer_stopped() -> Iterator[None]:
 
 def describe(data: Any) -> tuple[float, bool, bool, str]:
     array, tensor, texts = data
-    return float(array.sum() + tensor.sum()), is_shared_array(array), is_shared_tensor(tensor), texts[-1]
+    return float(array.sum() + tensor.sum()), find_array(array) is not None, is_shared_tensor(tensor), texts[-1]
 
 
 def describe_from(source: Any, answers: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from holdfast import share
-from holdfast.sharing.arrays import is_shared_array
+from holdfast.sharing.arrays import find_array
 from holdfast.sharing.segment import is_in_a_segment
 
 
@@ -46,12 +46,12 @@ def test_a_shared_sparse_matrix_is_what_it_was(form: str, kind: str) -> None:
     for one in (shared, sent(shared)):
         assert type(one) is type(original)
         assert np.array_equal(one.toarray(), original.toarray())
-        assert is_shared_array(one.data)
+        assert find_array(one.data)
         assert np.array_equal((one @ np.ones(10)), original @ np.ones(10))
         assert np.array_equal((one + one).toarray(), 2 * original.toarray())
         with pytest.raises(ValueError, match="read-only"):
             one.data[0] = 1
-    assert not is_shared_array(original.data)
+    assert not find_array(original.data)
 
 
 def test_a_matrix_with_duplicates_can_be_used_all_the_same() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from holdfast import share
-from holdfast.sharing.arrays import find_array, is_shared_array
+from holdfast.sharing.arrays import find_array
 from holdfast.sharing.blobs import SharedBytes
 from holdfast.sharing.dicts import SharedDict
 from holdfast.sharing.lists import SharedList
@@ -55,7 +55,7 @@ def test_a_dict_that_holds_bulk_stays_a_dict() -> None:
     shared = share(data)
     assert type(shared) is dict
     assert list(shared) == list(data)
-    assert is_shared_array(shared["images"])
+    assert find_array(shared["images"])
     assert isinstance(shared["names"], SharedList)
     assert isinstance(shared["blob"], SharedBytes)
     assert shared["classes"] is data["classes"]
@@ -66,7 +66,7 @@ def test_a_dict_of_many_entries_becomes_a_shared_dict_whatever_it_holds() -> Non
     """Arrays in it are views all the same."""
     shared = share({f"k{index}": np.full(100, index) for index in range(17)})
     assert isinstance(shared, SharedDict)
-    assert is_shared_array(shared["k3"])
+    assert find_array(shared["k3"])
     assert type(share({f"k{index}": np.full(100, index) for index in range(16)})) is dict
 
 
@@ -82,10 +82,10 @@ def test_tuples_stay_tuples_and_named_ones_named() -> None:
     array = np.arange(10)
     plain, named = share((array, 1, "a")), share(Points(array, MANY))
     assert type(plain) is tuple
-    assert is_shared_array(plain[0])
+    assert find_array(plain[0])
     assert plain[1:] == (1, "a")
     assert type(named) is Points
-    assert is_shared_array(named.x)
+    assert find_array(named.x)
     assert isinstance(named.y, SharedList)
 
 
@@ -95,13 +95,13 @@ def test_a_dataclass_stays_one_and_is_not_made_anew() -> None:
     shared = share(split)
     assert type(shared) is Split
     assert shared is not split
-    assert is_shared_array(shared.images)
+    assert find_array(shared.images)
     assert isinstance(shared.names, SharedList)
     assert shared.lock is split.lock
-    assert not is_shared_array(split.images)
+    assert not find_array(split.images)
     frozen = Frozen(np.arange(3))
     object.__setattr__(frozen, "fold", 5)
-    assert is_shared_array(share(frozen).images)
+    assert find_array(share(frozen).images)
     assert share(frozen).fold == 5
 
 
@@ -111,7 +111,7 @@ def test_dicts_with_something_to_them_keep_it() -> None:
     shared = share(data)
     assert type(shared) is collections.defaultdict
     assert shared["b"] == []
-    assert is_shared_array(shared["a"])
+    assert find_array(shared["a"])
 
 
 def test_everything_of_one_call_lies_in_one_segment() -> None:

@@ -69,11 +69,6 @@ def find_array(array: Array) -> tuple[Place, ArrayForm] | None:
     return place, ArrayForm(start, _short(array.dtype), array.shape, strides)
 
 
-def is_shared_array(array: Array) -> bool:
-    low, high = _bounds(array)
-    return is_in_a_segment(low, high - low)
-
-
 def _short(dtype: np.dtype[Any]) -> str | np.dtype[Any]:
     """Its short name, where that says everything."""
     return dtype.str if dtype.names is None and dtype.subdtype is None and dtype.metadata is None else dtype
