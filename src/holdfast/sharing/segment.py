@@ -83,12 +83,12 @@ def open_segment(id: str, nbytes: int, passed: Any) -> SharedSegment:
 
 def adopt(handle: SegmentHandle, *, is_ours: bool = False) -> SharedSegment:
     """Map a segment that is new here, or was made here. Its descriptor belongs to the mapping from now on."""
+    if handle.fd >= 0:
+        _check(handle)  # (what is something else is not ours to close)
+        os.set_inheritable(handle.fd, False)
     try:
-        if handle.fd >= 0:
-            _check(handle)
-            os.set_inheritable(handle.fd, False)
         memory = map_memory(handle.fd, handle.name, handle.nbytes, is_private=True)
-    except BaseException:
+    except OSError:
         with contextlib.suppress(OSError):
             os.close(handle.fd)
         raise
