@@ -15,6 +15,7 @@ import contextlib
 import gc
 import importlib.util
 from collections.abc import Iterator
+from multiprocessing import resource_sharer
 
 import psutil
 import pytest
@@ -116,3 +117,10 @@ def _end_processes(leaks: Leaks) -> None:
     for leak in leaks.processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(leak.pid).kill()
+
+
+@pytest.fixture
+def sharer_stopped() -> Iterator[None]:
+    """multiprocessing's thread that hands over descriptors outside of a start: it would be left behind."""
+    yield
+    resource_sharer.stop()

@@ -6,8 +6,6 @@ import concurrent.futures
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
-from multiprocessing import resource_sharer
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +21,7 @@ from holdfast.sharing.arrays import find_array, is_shared_tensor
 from shared_datasets import KINDS, LENGTH, Calling, Looking
 from waits import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(autouse=True)
-def _sharer_stopped() -> Iterator[None]:
-    """multiprocessing's thread that hands over descriptors outside of a start."""
-    yield
-    resource_sharer.stop()
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharer_stopped")]
 
 
 def describe(data: Any) -> tuple[float, bool, bool, str]:

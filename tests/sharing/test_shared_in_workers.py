@@ -7,7 +7,6 @@ import gc
 import os
 import pickle
 import signal
-from multiprocessing import resource_sharer
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +150,9 @@ def _die_once(data: tuple[Any, str], index: int) -> int:
     return int(numbers[index])
 
 
+@pytest.mark.usefixtures("sharer_stopped")
 def test_a_job_with_shared_data_is_small() -> None:
     """It is pickled with our own pickler: a handle there too."""
     data, _ = pickling.dumps(Looking("dict of arrays"), "dataset")
     assert len(data) < 1000
     pickle.loads(data)  # (the descriptor on its way is fetched)
-    resource_sharer.stop()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from multiprocessing import resource_sharer
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -15,12 +13,7 @@ from holdfast import share
 from holdfast.sharing.arrays import find_array
 from holdfast.sharing.segment import is_in_a_segment
 
-
-@pytest.fixture(autouse=True)
-def _sharer_stopped() -> Iterator[None]:
-    """multiprocessing's thread that hands over descriptors outside of a start."""
-    yield
-    resource_sharer.stop()
+pytestmark = pytest.mark.usefixtures("sharer_stopped")
 
 
 def sent(obj: Any) -> Any:

@@ -9,7 +9,6 @@ import gc
 import mmap
 import os
 import pickle
-from multiprocessing import resource_sharer
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,6 @@ from holdfast.sharing import builder, room, segment
 from holdfast.sharing.arrays import find_array
 from holdfast.sharing.segment import SegmentHandle
 from waits import PATIENCE_S, wait_until
-
-
-@pytest.fixture
-def _sharer_stopped() -> Any:
-    """multiprocessing's thread that hands over descriptors outside of a start."""
-    yield
-    resource_sharer.stop()
 
 
 def descriptors() -> set[str]:
@@ -91,7 +83,7 @@ def test_nobody_can_change_a_segment() -> None:
     assert shared.tolist() == list(range(10))
 
 
-@pytest.mark.usefixtures("_sharer_stopped")
+@pytest.mark.usefixtures("sharer_stopped")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -113,7 +105,7 @@ def test_a_handle_is_small(kind: Any) -> None:
     pickle.loads(handle)  # (the descriptor on its way is fetched)
 
 
-@pytest.mark.usefixtures("_sharer_stopped")
+@pytest.mark.usefixtures("sharer_stopped")
 def test_what_arrives_again_is_not_mapped_again() -> None:
     """In a process that has it, also through another thing of the same segment."""
     shared = share({"a": np.arange(10), "b": list(range(100))})

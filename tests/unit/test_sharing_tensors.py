@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from collections.abc import Iterator
-from multiprocessing import resource_sharer
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -17,12 +15,7 @@ import torch
 from holdfast import share
 from holdfast.sharing.arrays import find_tensor, is_shared_tensor
 
-
-@pytest.fixture(autouse=True)
-def _sharer_stopped() -> Iterator[None]:
-    """multiprocessing's thread that hands over descriptors outside of a start."""
-    yield
-    resource_sharer.stop()
+pytestmark = pytest.mark.usefixtures("sharer_stopped")
 
 
 def sent(obj: Any) -> Any:
