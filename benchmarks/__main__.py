@@ -29,6 +29,7 @@ from .option_costs import measure_options
 from .profiling import print_profiles
 from .readme import END, START, has_markers, rewrite_readme
 from .report import Report, as_json
+from .sharing import measure_sharing
 from .startup import METHODS, measure_startup
 from .table import make_console, print_report
 from .workloads import WORKLOADS
@@ -38,7 +39,8 @@ WINDOW_S, QUICK_WINDOW_S = 0.7, 0.4
 STARTUP_ROUNDS, QUICK_STARTUP_ROUNDS = 3, 1
 STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
-PARTS = ("throughput", "options", "startup", "memory")
+SHARING_ROUNDS, QUICK_SHARING_ROUNDS = 3, 1
+PARTS = ("throughput", "options", "startup", "memory", "sharing")
 
 
 def main() -> int:
@@ -142,6 +144,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
     def measure_workers() -> None:
         report.memory.extend(measure_memory(QUICK_CASES if options.quick else CASES, tick))
 
+    def measure_share() -> None:
+        rounds = QUICK_SHARING_ROUNDS if options.quick else SHARING_ROUNDS
+        report.sharing = measure_sharing(options.quick, rounds, tick)
+
     if "throughput" in options.only:
         for name in options.rows:
             yield name, partial(measure_one_row, name)
@@ -152,6 +158,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "first batch", measure_first_batches
     if "memory" in options.only:
         yield "memory", measure_workers
+    if "sharing" in options.only:
+        yield "sharing", measure_share
 
 
 def _ticker(console: Console, status: Status) -> Tick:

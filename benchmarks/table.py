@@ -24,6 +24,7 @@ from .report import (
     row_target,
     startup_target,
 )
+from .sharing_tables import sharing_table
 from .startup import StartupResult
 
 MIB = 2**20
@@ -56,6 +57,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(startup_table(report.startup))
     if report.memory:
         console.print(memory_table(report.memory))
+    if report.sharing is not None:
+        console.print(sharing_table(report.sharing))
     _print_outcome(console, report)
 
 
