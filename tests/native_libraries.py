@@ -46,6 +46,21 @@ int descend(volatile char *above) {
 int start_descending(void) { char top[1] = {1}; return descend(top); }
 """
 
+RECOVERY = """
+#include <setjmp.h>
+#include <signal.h>
+static sigjmp_buf back;
+static void recover(int number) { siglongjmp(back, 7); }
+void take_faults(void) {
+    struct sigaction action = {.sa_handler = recover, .sa_flags = SA_NODEFER};
+    sigaction(SIGSEGV, &action, 0);
+}
+int probe(void) {
+    int reached = sigsetjmp(back, 1);
+    return reached ? reached : *(volatile int *)8;
+}
+"""
+
 BAD_EXTENSION = """
 void *PyInit_bad_extension(void) { *(volatile int *)8 = 1; return 0; }
 """

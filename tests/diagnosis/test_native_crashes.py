@@ -6,6 +6,7 @@ import mmap
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import crashing
 from children import Crash, Pages
 from holdfast.diagnosis.evidence import Frame
-from native_libraries import DIVISION, RECURSION, compile_library
+from native_libraries import DIVISION, RECOVERY, RECURSION, compile_library
 
 PRESENT, WRITE, FETCH = 1, 2, 16
 SEGV_MAPERR, SEGV_ACCERR, SI_KERNEL, BUS_ADRERR, FPE_INTDIV = 1, 2, 0x80, 2, 1
@@ -125,6 +126,31 @@ def test_a_read_of_a_truncated_file(pages: Pages, tmp_path: Path) -> None:
 def test_handlers_that_were_set_before_do_not_matter(pages: Pages) -> None:
     """Nor that faulthandler had been enabled before them, and would do nothing when it is enabled again."""
     frame_of(pages.run(crashing.read_wild_after_other_handlers), signal.SIGSEGV)
+
+
+RECOVERED = 7
+
+
+@pytest.mark.parametrize("probe", [crashing.recover_from_a_fault, crashing.recover_in_a_forked_child])
+def test_a_runtime_that_lives_on_its_faults_can(pages: Pages, tmp_path: Path, probe: Callable[[str], None]) -> None:
+    """A handler that the user's code set in the worker stays: without it the worker would crash, and torch's not."""
+    assert pages.run(probe, str(compile_library(tmp_path, RECOVERY))).exit_signal == -RECOVERED
+
+
+def test_what_a_runtime_leaves_alone_is_recorded(pages: Pages, tmp_path: Path) -> None:
+    frame_of(pages.run(crashing.abort_beside_a_runtime, str(compile_library(tmp_path, RECOVERY))), signal.SIGABRT)
+
+
+def test_what_was_set_to_the_default_is_recorded(pages: Pages) -> None:
+    """A worker_init_fn that tidies up takes no evidence away."""
+    frame_of(pages.run(crashing.read_wild_after_the_default_was_set), signal.SIGSEGV)
+    frame_of(pages.run(crashing.read_wild_after_stacks_were_turned_off), signal.SIGSEGV)
+    frame_of(pages.run(crashing.terminate_after_the_default_was_set), signal.SIGTERM)
+
+
+def test_a_forked_child_has_nothing_of_the_worker(pages: Pages) -> None:
+    """Neither its signal stack, on which two processes would write, nor its stacks; and the page is mapped once."""
+    assert pages.run(crashing.look_at_what_a_forked_child_has).exit_signal == -1
 
 
 def test_a_crash_in_another_thread_has_stacks_only(pages: Pages) -> None:

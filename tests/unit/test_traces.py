@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pytest
 
@@ -33,18 +34,20 @@ STARTING = Doing(life=1, phase=Phase.STARTING, unit=-1, attempt=0, position=-1, 
 class Worker:
     """A forked process with traces, and its supervisor's part."""
 
-    def __init__(self, body: Callable[[], None]) -> None:
+    def __init__(self, body: Callable[[], None], init: Callable[[], object]) -> None:
         self.traces = Traces()
         self.traces.stderr._out = self.screen = os.memfd_create("screen")
         self.pid = os.fork()
         if not self.pid:
-            self._run(body)
+            self._run(body, init)
         self.traces.begin(self.pid)
 
-    def _run(self, body: Callable[[], None]) -> None:
+    def _run(self, body: Callable[[], None], init: Callable[[], object]) -> None:
         try:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             self.traces.ends.install(is_forked=True)
+            init()
+            self.traces.ends.install_handlers()
             os.write(2, b"ready\n")
             body()
         finally:
@@ -70,20 +73,23 @@ class Worker:
         os.close(self.screen)
 
 
+class Start(Protocol):
+    """Starts a worker. `init` is the user's code that runs before it is ready."""
+
+    def __call__(self, body: Callable[[], None], init: Callable[[], object] = ...) -> Worker: ...
+
+
 @pytest.fixture
-def start() -> Iterator[Callable[[Callable[[], None]], Worker]]:
+def start() -> Iterator[Start]:
     made: list[Worker] = []
 
-    def run(body: Callable[[], None]) -> Worker:
-        made.append(Worker(body))
+    def run(body: Callable[[], None], init: Callable[[], object] = lambda: None) -> Worker:
+        made.append(Worker(body, init))
         return made[-1]
 
     yield run
     for worker in made:
         worker.close()
-
-
-Start = Callable[[Callable[[], None]], Worker]
 
 
 def test_an_exit_leaves_its_status_and_its_last_words(start: Start) -> None:
@@ -118,6 +124,17 @@ def test_the_sender_of_a_signal_is_known(start: Start, number: signal.Signals) -
     assert evidence.exit_code == -number
     assert evidence.frame is not None
     assert evidence.frame.sender_pid == os.getpid()
+
+
+def test_a_handler_of_a_fatal_signal_that_the_user_sets_is_left_alone(start: Start) -> None:
+    """A runtime that was started in worker_init_fn may live on its faults."""
+
+    def fault() -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(600)
+
+    evidence = start(fault, lambda: signal.signal(signal.SIGSEGV, lambda *_: os._exit(9))).end()
+    assert (evidence.exit_code, evidence.python_stack) == (9, "")
 
 
 def test_a_handler_of_sigterm_is_left_alone(start: Start) -> None:

@@ -45,12 +45,12 @@ class TraceEnds:
         """In the worker, first of all. Returns what is to be called now and then: it notes newly loaded libraries."""
         stderr.redirect(self.stderr.fd)
         faulthandler.register(STACK_SIGNAL, file=self.stacks.fd, all_threads=True)
-        self.install_handlers()
+        CrashPage(self.crash.fd).install(self.stacks.fd)
         return LibraryReporter(LibraryPage(self.libraries.fd), is_forked).look
 
     def install_handlers(self) -> None:
-        """Once more when the user's code may have set handlers of its own: the last one counts."""
-        CrashPage(self.crash.fd).install(self.stacks.fd)
+        """Once more when the user's code has run, which may have undone ours. Those it needs itself stay."""
+        CrashPage(self.crash.fd).renew(self.stacks.fd)
 
 
 class Traces:
