@@ -8,8 +8,10 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -17,6 +19,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("traces are kept on Linux only", allow_module_level=True)
 
+from holdfast.diagnosis import python_frames
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.diagnosis.native import hang
 from holdfast.diagnosis.native.crash_page import can_have_registers
@@ -24,6 +27,7 @@ from holdfast.workers import stderr
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.messages import Reason
 from holdfast.workers.traces import Surroundings, Traces
+from native_libraries import compile_library
 from waits import PATIENCE_S, is_running, wait_until
 
 HERE = Surroundings("fork", forks_itself=True, sample_timeout_s=1.5, inherited_files=("/data/samples.db",))
@@ -112,6 +116,39 @@ def test_a_crash_leaves_registers_libraries_and_the_stack(start: Start) -> None:
     assert [mapping for mapping in evidence.mappings if "libc" in mapping.path]
     assert "test_traces.py" in evidence.python_stack
     assert evidence.pid == worker.pid
+
+
+def test_of_many_threads_the_one_that_crashed_is_told(start: Start) -> None:
+    """faulthandler writes it last, after more than fits into a message."""
+
+    def deeper(times: int) -> None:
+        time.sleep(600) if times == 0 else deeper(times - 1)
+
+    def crash_here() -> None:
+        for _ in range(16):
+            threading.Thread(target=deeper, args=(60,), daemon=True).start()
+        ctypes.memset(0, 1, 1)
+
+    stack = start(crash_here).end().python_stack
+    frames = python_frames.of_stack(stack)
+    assert [frame.function for frame in frames if frame.file == __file__][:2] == ["crash_here", "_run"]
+    assert stack.startswith("Fatal Python error")
+    assert len(stack) <= 16 * 1024
+
+
+NOT_PYTHONS = """
+#include <pthread.h>
+static void *crash(void *none) { *(volatile int *)8 = 1; return none; }
+void crash_in_thread(void) { pthread_t made; pthread_create(&made, 0, crash, 0); pthread_join(made, 0); }
+"""
+
+
+def test_of_a_crash_in_a_native_thread_no_line_is_told(start: Start, tmp_path: Path) -> None:
+    """What Python's threads were doing is in the stack all the same."""
+    library = ctypes.CDLL(str(compile_library(tmp_path, NOT_PYTHONS)))
+    stack = start(library.crash_in_thread).end().python_stack
+    assert "in _run" in stack
+    assert python_frames.of_stack(stack) == []
 
 
 @pytest.mark.skipif(not can_have_registers(), reason="registers are recorded on x86_64 Linux with glibc only")

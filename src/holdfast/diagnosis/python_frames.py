@@ -43,10 +43,13 @@ def of_stack(text: str) -> list[PythonFrame]:
     """Of the thread at fault, innermost first.
 
     faulthandler marks the one that the signal came to. Where it marks none, or one of our own, which only happened to
-    be awake, it is the main thread; where that is not there either, the first.
+    be awake, it is the main thread; where that is not there either, the first. Of a crash it marks none where the
+    thread was not Python's, or one of very many: none is at fault then.
     """
     sections = [(title, frames) for title, frames in _sections(text) if not _is_watcher(frames)]
     marked = [frames for title, frames in sections if title.startswith("Current thread")]
+    if not marked and text.startswith("Fatal Python error"):
+        return []
     main = [frames for _, frames in sections if frames[-1].function != "_bootstrap"]
     return next(iter([*marked, *main, *(frames for _, frames in sections)]), [])
 

@@ -29,7 +29,8 @@ from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.watching import STACK_SIGNAL, take_stack
 
-_STACK_BYTES = 16 * 1024
+_STACK_BYTES = 16 * 1024  # it travels in one message
+_MOST_STACK_BYTES = 16 * 1024 * 1024  # a hundred threads, a hundred frames each, is what faulthandler writes at most
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ class Traces:
 
     def _python_stack(self) -> str:
         """Of all threads: as it was asked for, or, after a crash, the one at fault first."""
-        return self._hang_stack or os.pread(self._stacks, _STACK_BYTES, 0).decode(errors="replace")
+        return self._hang_stack or _at_fault_first(os.pread(self._stacks, _MOST_STACK_BYTES, 0)).decode(
+            errors="replace"
+        )
 
     def _close(self) -> None:
         os.close(self._stacks)
@@ -172,6 +175,19 @@ class Surroundings:
     forks_itself: bool  # workers are forks of this process: what it has mapped, they have
     sample_timeout_s: float | None
     inherited_files: tuple[str, ...] = ()
+
+
+def _at_fault_first(stacks: bytes) -> bytes:
+    """As much as fits into a message, and the thread that faulthandler marks before the others. It writes them in
+    reverse order of their start, so that the main thread comes last.
+    """
+    start = max(stacks.rfind(b"Fatal Python error"), 0)
+    marked = stacks.find(b"Current thread", start)
+    if marked < 0:
+        return stacks[start:][:_STACK_BYTES]
+    others = stacks.find(b"Thread 0x", start, marked)
+    first = others if others >= 0 else marked
+    return (stacks[start:first] + stacks[marked:] + b"\n" + stacks[first:marked])[:_STACK_BYTES]
 
 
 def _first_line(path: str) -> str:
