@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -213,7 +214,15 @@ def test_the_stack_of_one_that_hangs_is_asked_for(start: Start) -> None:
 def test_of_one_that_blocks_signals_it_is_said_what_is_missing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """And py-spy is asked; here it may not trace."""
     monkeypatch.setattr(hang, "_find_tool", lambda: None)
+    worker = start_deaf(start)
+    worker.traces.take_stacks()
+    os.kill(worker.pid, signal.SIGKILL)
+    evidence = worker.end(Reason.HUNG)
+    assert evidence.python_stack == ""
+    assert [text.split(":")[0] for text in evidence.missing] == ["Python stack", "native stack"]
 
+
+def start_deaf(start: Start) -> Worker:
     def block() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         os.write(2, b"blocked\n")
@@ -221,11 +230,47 @@ def test_of_one_that_blocks_signals_it_is_said_what_is_missing(start: Start, mon
 
     worker = start(block)
     wait_until(lambda: "blocked" in _heard(worker), PATIENCE_S, "a worker that blocks signals")
+    return worker
+
+
+def test_nobody_waits_for_py_spy(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is looked at now and then, and if the worker ends by itself meanwhile, py-spy is ended too."""
+    started = tmp_path / "started"
+    tool = tmp_path / "py-spy"
+    tool.write_text(f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}; exec sleep 600\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(hang, "_find_tool", lambda: str(tool))
+    monkeypatch.setattr(hang, "LIMIT_S", 600.0)
+    worker = start_deaf(start)
+    pidfd = os.pidfd_open(worker.pid)
+    before = worker.traces.descriptors
+
+    def is_at_work() -> bool:
+        assert not worker.traces.has_stacks(pidfd)
+        return started.exists()
+
+    wait_until(is_at_work, PATIENCE_S, "a py-spy that is at work")
+    os.close(pidfd)
+    assert len(worker.traces.descriptors) > len(before)
+    os.kill(worker.pid, signal.SIGKILL)
+    assert worker.end(Reason.HUNG).native_stack == ""
+    assert not is_running(int(started.read_text()))
+
+
+def test_without_descriptors_left_a_stack_is_missing_and_that_is_all(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks goes on."""
+
+    def raise_too_many(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    worker = start(lambda: time.sleep(600))
+    worker.wait_until_ready()
+    monkeypatch.setattr(os, "pidfd_open", raise_too_many)
     worker.traces.take_stacks()
     os.kill(worker.pid, signal.SIGKILL)
-    evidence = worker.end(Reason.HUNG)
-    assert evidence.python_stack == ""
-    assert [text.split(":")[0] for text in evidence.missing] == ["Python stack", "native stack"]
+    assert worker.end(Reason.HUNG).missing == ("Python stack: Too many open files",)
 
 
 def _heard(worker: Worker) -> str:

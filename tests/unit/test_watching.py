@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
-from holdfast.workers.watching import STACK_SIGNAL, Deadline, StopWatch, take_stack, tick_s
+from holdfast.workers.watching import STACK_SIGNAL, Deadline, StackRequest, StopWatch, tick_s
 from waits import PATIENCE_S, wait_until
 
 LIMIT_S = 10.0
@@ -206,6 +206,18 @@ def stacks() -> Iterator[int]:
     fd = os.memfd_create("stacks")
     yield fd
     os.close(fd)
+
+
+def take_stack(pidfd: int, file: int) -> str:
+    request, answers = StackRequest(pidfd, file), [""]
+
+    def is_answered() -> bool:
+        answer = request.answer()
+        answers.append(answer or "")
+        return answer is not None
+
+    wait_until(is_answered, PATIENCE_S, "an answer, or that there is none")
+    return answers[-1]
 
 
 def test_the_stacks_of_all_threads_are_taken_each_time_anew(stacks: int) -> None:

@@ -33,6 +33,7 @@ from holdfast.diagnosis import collect
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel, is_readable
+from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
 from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
@@ -74,17 +75,22 @@ class _Life:
     stop_watch: StopWatch
     reason: Reason = Reason.EXITED
     hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+    is_asked: bool = False  # for its stacks: it is ended when they are there
 
     def look(self, doing: Doing, elapsed_s: float) -> None:
-        """End a worker that makes no progress."""
-        if self.reason is not Reason.EXITED:
+        """End a worker that makes no progress; one that hangs, as soon as its stacks are taken."""
+        if self.is_asked:
+            self.is_asked = not self.traces.has_stacks(self.pidfd)
+        elif self.reason is not Reason.EXITED:
             return  # its end is under way
-        if self.stop_watch.is_over(elapsed_s):
+        elif self.stop_watch.is_over(elapsed_s):
             self.reason = Reason.STOPPED
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.hung_at = Reason.HUNG, doing
-            self.traces.take_stacks()
+            self.is_asked = not self.traces.has_stacks(self.pidfd)
         else:
+            return
+        if self.is_asked:
             return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
@@ -170,7 +176,7 @@ class Supervisor:
         self._board.set_busy(False)
         while self._stopping is None:
             self._tick()
-            for fd, _ in self._poll.poll(self._tick_s * 1000):
+            for fd, _ in self._poll.poll(self._next_look_s() * 1000):
                 if fd == self._spec.main_pidfd.fd:
                     return
                 if fd in self._lives:
@@ -195,6 +201,9 @@ class Supervisor:
             self._listen_to(life.traces.stderr)
         if self._all_are_ready():  # not before: the first batch is waited for
             self._launcher.warm_up()
+
+    def _next_look_s(self) -> float:
+        return min(self._tick_s, LOOK_EVERY_S) if any(life.is_asked for life in self._lives.values()) else self._tick_s
 
     # -- starting and burying --------------------------------------------------------------------------------------
 

@@ -15,19 +15,18 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, RECORDED_SIGNALS, CrashPage
-from holdfast.diagnosis.native.hang import native_stack
 from holdfast.diagnosis.native.loads import LibraryReporter
 from holdfast.diagnosis.native.mappings import LibraryPage
 from holdfast.workers import stderr
 from holdfast.workers.board import DOING, Doing, Phase
+from holdfast.workers.hang_stacks import LOOK_EVERY_S, HangStacks
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedFd
-from holdfast.workers.watching import STACK_SIGNAL, take_stack
+from holdfast.workers.watching import STACK_SIGNAL
 
 _STACK_BYTES = 16 * 1024  # it travels in one message
 _MOST_STACK_BYTES = 16 * 1024 * 1024  # a hundred threads, a hundred frames each, is what faulthandler writes at most
@@ -66,9 +65,7 @@ class Traces:
         self._pid = -1
         self._memory: MemoryWatch | None = None
         self._is_ready = False
-        self._hang_stack = ""
-        self._native_stack = ""
-        self._waiting_in = ""
+        self._hang: HangStacks | None = None  # once it does
         self._missing: list[str] = []
 
     @property
@@ -80,7 +77,7 @@ class Traces:
     def descriptors(self) -> list[int]:
         """What other workers must not keep open."""
         fds = self._stacks, self._crash.fd, self._libraries.fd, self.stderr.fd, self._theirs
-        return [fd for fd in fds if fd >= 0]
+        return [*(fd for fd in fds if fd >= 0), *(self._hang.descriptors if self._hang is not None else ())]
 
     @property
     def kept_here(self) -> list[int]:
@@ -103,17 +100,24 @@ class Traces:
         self._memory.tick(now_s, doing.unit, doing.position)
         self.stderr.push(unfinished=True)
 
+    def has_stacks(self, pidfd: int) -> bool:
+        """Asked again and again of a worker that hangs, until it may be ended."""
+        if self._hang is None:
+            self._hang = HangStacks(self._pid, pidfd, self._stacks)
+        return self._hang.are_taken()
+
     def take_stacks(self) -> None:
-        """Of a worker that hangs and is about to be ended: by itself, else by py-spy."""
-        self._waiting_in = _first_line(f"/proc/{self._pid}/wchan")  # before the signal, which wakes it
-        pidfd = os.pidfd_open(self._pid)
+        """The same, waited for."""
         try:
-            self._hang_stack = take_stack(pidfd, self._stacks)
+            pidfd = os.pidfd_open(self._pid)
+        except OSError as error:
+            self._missing.append(f"Python stack: {error.strerror}")
+            return
+        try:
+            while not self.has_stacks(pidfd):
+                time.sleep(LOOK_EVERY_S)
         finally:
             os.close(pidfd)
-        if not self._hang_stack:
-            self._native_stack, why_not = native_stack(self._pid)
-            self._missing += ["Python stack: the worker blocks the signal that asks for it", why_not]
 
     def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
         """When the worker has ended, and before it is forgotten. Closes everything."""
@@ -134,8 +138,8 @@ class Traces:
             mappings=self._libraries.read_or_own(surroundings.forks_itself) if is_crash else (),
             stack_limit_bytes=_limit(resource.RLIMIT_STACK),
             python_stack=self._python_stack(),
-            native_stack=self._native_stack,
-            waiting_in=self._waiting_in,
+            native_stack=self._hang.native if self._hang is not None else "",
+            waiting_in=self._hang.waiting_in if self._hang is not None else "",
             stderr_tail=self.stderr.finish(),
             memory=self._memory.history(time.monotonic()),
             counters_before=before,
@@ -143,7 +147,7 @@ class Traces:
             sample_timeout_s=surroundings.sample_timeout_s,
             open_files_limit=_limit(resource.RLIMIT_NOFILE),
             inherited_files=surroundings.inherited_files,
-            missing=tuple(filter(None, self._missing)),
+            missing=tuple(filter(None, [*self._missing, *(self._hang.missing if self._hang is not None else ())])),
         )
         self._close()
         return evidence
@@ -155,14 +159,15 @@ class Traces:
 
     def _python_stack(self) -> str:
         """Of all threads: as it was asked for, or, after a crash, the one at fault first."""
-        return self._hang_stack or _at_fault_first(os.pread(self._stacks, _MOST_STACK_BYTES, 0)).decode(
-            errors="replace"
-        )
+        asked_for = self._hang.python if self._hang is not None else ""
+        return asked_for or _at_fault_first(os.pread(self._stacks, _MOST_STACK_BYTES, 0))
 
     def _close(self) -> None:
         os.close(self._stacks)
         self._crash.close()
         self._libraries.close()
+        if self._hang is not None:
+            self._hang.close()
         if self._theirs >= 0:
             os.close(self._theirs)
 
@@ -177,24 +182,18 @@ class Surroundings:
     inherited_files: tuple[str, ...] = ()
 
 
-def _at_fault_first(stacks: bytes) -> bytes:
+def _at_fault_first(stacks: bytes) -> str:
     """As much as fits into a message, and the thread that faulthandler marks before the others. It writes them in
     reverse order of their start, so that the main thread comes last.
     """
     start = max(stacks.rfind(b"Fatal Python error"), 0)
     marked = stacks.find(b"Current thread", start)
     if marked < 0:
-        return stacks[start:][:_STACK_BYTES]
+        return stacks[start:][:_STACK_BYTES].decode(errors="replace")
     others = stacks.find(b"Thread 0x", start, marked)
     first = others if others >= 0 else marked
-    return (stacks[start:first] + stacks[marked:] + b"\n" + stacks[first:marked])[:_STACK_BYTES]
-
-
-def _first_line(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
+    ordered = stacks[start:first] + stacks[marked:] + b"\n" + stacks[first:marked]
+    return ordered[:_STACK_BYTES].decode(errors="replace")
 
 
 def _limit(which: int) -> int | None:

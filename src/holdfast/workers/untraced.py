@@ -74,6 +74,9 @@ class Untraced(Traces):
     def watch(self, doing: Doing, now_s: float) -> None:
         pass
 
+    def has_stacks(self, pidfd: int) -> bool:
+        return True
+
     def take_stacks(self) -> None:
         pass
 
