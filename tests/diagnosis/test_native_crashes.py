@@ -7,13 +7,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import crashing
 from children import Crash, Pages
-from holdfast.diagnosis.evidence import Frame
+from holdfast.diagnosis.causes import stack_overflow
+from holdfast.diagnosis.evidence import Confidence, Frame
+from holdfast.diagnosis.native.crash_page import can_have_registers
 from native_libraries import DIVISION, RECOVERY, RECURSION, compile_library
 
 PRESENT, WRITE, FETCH = 1, 2, 16
@@ -102,6 +105,22 @@ def test_a_stack_overflow_in_python(pages: Pages) -> None:
 def test_a_stack_overflow_in_c(pages: Pages, tmp_path: Path) -> None:
     library = compile_library(tmp_path, RECURSION, "-fno-optimize-sibling-calls")
     assert_overflow(frame_of(pages.run(crashing.call_library, str(library), "start_descending"), signal.SIGSEGV))
+
+
+@pytest.mark.skipif(not can_have_registers(), reason="registers are recorded on x86_64 Linux with glibc only")
+def test_a_stack_overflow_in_a_worker_that_was_forked_in_a_thread(tmp_path: Path) -> None:
+    """Its stack is that thread's, which ends in a guard page and not where `ulimit -s` says."""
+    library = compile_library(tmp_path, RECURSION, "-fno-optimize-sibling-calls")
+    pages = Pages("fork")
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            died = thread.submit(pages.run, crashing.call_library, str(library), "start_descending").result()
+    finally:
+        pages.close()
+    assert_overflow(frame_of(died, signal.SIGSEGV))
+    found = stack_overflow.diagnose(died.evidence)
+    assert found is not None
+    assert found.confidence is Confidence.CERTAIN
 
 
 def assert_overflow(frame: Frame) -> None:
