@@ -37,6 +37,8 @@ DIVISION = "int divide(int a, int b) { return a / b; }"
 
 TRAP = "void reach_the_unreachable(void) { __builtin_trap(); }"
 
+BREAKPOINT = 'void stop_here(void) { __asm__ volatile("int3"); }'
+
 RECURSION = """
 int descend(volatile char *above) {
     volatile char here[512];

@@ -28,7 +28,7 @@ from holdfast.workers import stderr
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.messages import Reason
 from holdfast.workers.traces import Surroundings, Traces
-from native_libraries import compile_library
+from native_libraries import BREAKPOINT, compile_library
 from waits import PATIENCE_S, is_running, wait_until
 
 HERE = Surroundings("fork", forks_itself=True, sample_timeout_s=1.5, inherited_files=("/data/samples.db",))
@@ -117,6 +117,16 @@ def test_a_crash_leaves_registers_libraries_and_the_stack(start: Start) -> None:
     assert [mapping for mapping in evidence.mappings if "libc" in mapping.path]
     assert "test_traces.py" in evidence.python_stack
     assert evidence.pid == worker.pid
+
+
+@pytest.mark.skipif(not can_have_registers(), reason="registers are recorded on x86_64 Linux with glibc only")
+def test_a_breakpoint_is_a_crash(start: Start, tmp_path: Path) -> None:
+    """What it left is read as after the others."""
+    library = compile_library(tmp_path, BREAKPOINT)
+    evidence = start(lambda: ctypes.CDLL(str(library)).stop_here()).end()
+    assert evidence.exit_code == -signal.SIGTRAP
+    assert evidence.frame is not None
+    assert str(library) in {mapping.path for mapping in evidence.mappings}
 
 
 def test_of_many_threads_the_one_that_crashed_is_told(start: Start) -> None:

@@ -7,7 +7,8 @@
 The page is the alternate stack of the worker's main thread, on a memfd. faulthandler's handlers stay in charge; they
 are only set again with SA_SIGINFO, without which the kernel leaves siginfo out. No code of ours runs in a handler.
 
-- SIGTERM is recorded too, where it has no handler: faulthandler writes the stacks, and lets it do what it did before.
+- SIGTRAP and SIGTERM are recorded too, where they have no handler: faulthandler writes the stacks, and lets them do
+  what they did before.
 - Whoever sets a handler of a fatal signal after `install` undoes it for that signal, and that stays so: a runtime that
   lives on its faults needs it. `renew` takes back only what was set to the default since.
 - The mapping is never undone: not at exit either, when a worker may crash as well.
@@ -43,12 +44,14 @@ STACK_BYTES = 256 * 1024
 _NOTE = struct.Struct("<QII")  # base, pid, state: lies above the stack, out of reach of its growth
 _PAGE_BYTES = STACK_BYTES + mmap.PAGESIZE
 
-FATAL_SIGNALS: frozenset[int] = frozenset(
+_OF_FAULTHANDLER: frozenset[int] = frozenset(
     getattr(signal, name) for name in ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV") if hasattr(signal, name)
 )
-"""Those that faulthandler handles."""
+_TRAP_SIGNAL: int = getattr(signal, "SIGTRAP", 5)
 _SENT_SIGNAL: int = signal.SIGTERM
 """The one that nothing but another process causes, and of which the kernel says, to a handler alone, which."""
+FATAL_SIGNALS: frozenset[int] = _OF_FAULTHANDLER | {_TRAP_SIGNAL}
+"""Those of a crash."""
 RECORDED_SIGNALS: frozenset[int] = FATAL_SIGNALS | {_SENT_SIGNAL}
 _SA_SIGINFO, _SA_ONSTACK = 4, 0x08000000
 
@@ -88,10 +91,11 @@ class CrashPage:
         base = _map_for_ever(self.fd, _PAGE_BYTES)
         self._note(base, _State.WITH_REGISTERS)
         _forked.give_back(_set_stack(_Stack(base, 0, STACK_BYTES)), was_enabled)
-        _handlers.take(FATAL_SIGNALS)
-        if signal.getsignal(_SENT_SIGNAL) is signal.SIG_DFL:  # else it is the user's to handle
-            faulthandler.register(_SENT_SIGNAL, file=stack_fd, all_threads=True, chain=True)  # and then die of it
-            _handlers.take({_SENT_SIGNAL})
+        _handlers.take(_OF_FAULTHANDLER)
+        for number in (_TRAP_SIGNAL, _SENT_SIGNAL):
+            if signal.getsignal(number) is signal.SIG_DFL:  # else it is the user's to handle
+                faulthandler.register(number, file=stack_fd, all_threads=True, chain=True)  # and then die of it
+                _handlers.take({number})
 
     def renew(self, stack_fd: int) -> None:
         """Later in the same thread, when the user's code has run: the same again, but for handlers that it has set."""
@@ -191,7 +195,8 @@ class _Forked:
         _set_stack(self._stack_before)
         self._stack_before = None
         with _handlers.of_others_kept():
-            faulthandler.unregister(_SENT_SIGNAL)
+            for number in (_TRAP_SIGNAL, _SENT_SIGNAL):
+                faulthandler.unregister(number)
             if self._was_enabled:
                 faulthandler.enable(file=2, all_threads=True)
             else:
