@@ -18,7 +18,7 @@ from pathlib import PurePath
 from holdfast.diagnosis.wording import file_name, one_line
 
 _OUR_FILES = str(PurePath(__file__).parent.parent)
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
+FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
 _PY_SPY_FRAME = re.compile(r"^ +(?P<function>[^\s(]+) \((?P<file>[^():]+\.py):(?P<line>\d+)\)$")
 _SECTION = re.compile(r"^(Current thread|Thread) .*\(most recent call first\):")
 _LIBRARY = re.compile(
@@ -135,9 +135,9 @@ def _sections(text: str) -> list[tuple[str, list[PythonFrame]]]:
 def _frames(lines: Sequence[str]) -> list[PythonFrame]:
     frames = []
     for k, line in enumerate(lines):
-        match = _FRAME.match(line)
+        match = FRAME.match(line)
         if match:
             following = lines[k + 1] if k + 1 < len(lines) else ""
-            source = "" if _FRAME.match(following) or not following.startswith("    ") else following.strip()
+            source = "" if FRAME.match(following) or not following.startswith("    ") else following.strip()
             frames.append(PythonFrame(match["file"], int(match["line"][:9]), match["function"].strip(), source))
     return frames
