@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -27,7 +28,8 @@ from holdfast.diagnosis.native.crash_page import can_have_registers
 from holdfast.workers import stderr
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.messages import Reason
-from holdfast.workers.traces import Surroundings, Traces
+from holdfast.workers.traces import KeptTraces, Surroundings
+from holdfast.workers.untraced import make_traces
 from native_libraries import BREAKPOINT, compile_library
 from waits import PATIENCE_S, is_running, wait_until
 
@@ -40,7 +42,7 @@ class Worker:
     """A forked process with traces, and its supervisor's part."""
 
     def __init__(self, body: Callable[[], None], init: Callable[[], object]) -> None:
-        self.traces = Traces()
+        self.traces = KeptTraces()
         self.traces.stderr._out = self.screen = os.memfd_create("screen")
         self.pid = os.fork()
         if not self.pid:
@@ -309,7 +311,7 @@ def test_what_nobody_asks_about_is_let_go(start: Start) -> None:
 
 
 def test_descriptors_are_those_that_other_workers_must_not_keep() -> None:
-    traces = Traces()
+    traces = KeptTraces()
     before = traces.descriptors
     assert traces.stderr.fd in before
     assert stderr._STDERR not in before
@@ -317,3 +319,22 @@ def test_descriptors_are_those_that_other_workers_must_not_keep() -> None:
     for fd in before:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fd)
+
+
+def test_one_that_is_not_traced_is_asked_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And has an answer to all of it: who starts and watches workers need not know."""
+    monkeypatch.setenv("HOLDFAST_DIAGNOSIS", "0")
+    traces = make_traces()
+    assert not isinstance(traces, KeptTraces)
+    ends = pickle.loads(pickle.dumps(traces.ends))
+    ends.install(is_forked=False)()
+    ends.install_handlers()
+    assert (traces.descriptors, traces.kept_here) == ([], [])
+    traces.begin(os.getpid())
+    traces.watch(LOADING, time.monotonic())
+    traces.stderr.name(0)
+    assert (traces.stderr.wants_more, traces.stderr.take_in()) == (False, False)
+    assert traces.has_stacks(-1)
+    traces.take_stacks()
+    assert traces.evidence(Reason.HUNG, -9, LOADING, HERE).ending is Ending.HUNG
+    traces.discard()

@@ -39,8 +39,7 @@ from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spa
 from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
-from holdfast.workers.stderr import Relay
-from holdfast.workers.traces import Surroundings, Traces
+from holdfast.workers.traces import Relay, Surroundings, Traces
 from holdfast.workers.watching import Deadline, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5

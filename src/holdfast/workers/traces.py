@@ -1,10 +1,11 @@
 """What a worker leaves behind for whoever asks why it ended: made before it starts, read when it is gone.
 
-    parent: Traces() ──ends──► worker: install()                   crash page, stacks, libraries, stderr
+    parent: KeptTraces() ──ends──► worker: install()               crash page, stacks, libraries, stderr
       at every tick: watch()                                       its memory, the kernel's counters
       after its death: evidence() ──► main: diagnosis
 
-Nothing here costs anything per sample. Runs in: supervisor process (Traces), worker process (TraceEnds).
+Nothing here costs anything per sample. `untraced.py` has the same interface. Runs in: supervisor process (Traces),
+worker process (TraceEnds).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Evidence
@@ -32,9 +34,78 @@ _STACK_BYTES = 16 * 1024  # it travels in one message
 _MOST_STACK_BYTES = 16 * 1024 * 1024  # a hundred threads, a hundred frames each, is what faulthandler writes at most
 
 
+class TraceEnds(Protocol):
+    """The worker's part. It is pickled, where the worker is no fork."""
+
+    def install(self, *, is_forked: bool) -> Callable[[], None]:
+        """In the worker, first of all. Returns what is to be called now and then."""
+        ...
+
+    def install_handlers(self) -> None:
+        """Once more, when the user's code has run."""
+        ...
+
+
+class Relay(Protocol):
+    """A worker's stderr, on its way to the user. `fd` is to be polled while `wants_more`."""
+
+    fd: int
+
+    @property
+    def wants_more(self) -> bool: ...
+
+    def name(self, worker_id: int) -> None: ...
+
+    def take_in(self) -> bool: ...
+
+
+class Traces(Protocol):
+    """The parent's part, for one life of one worker."""
+
+    @property
+    def stderr(self) -> Relay: ...
+
+    @property
+    def ends(self) -> TraceEnds: ...
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What other workers must not keep open."""
+        ...
+
+    @property
+    def kept_here(self) -> list[int]:
+        """What its own worker must not keep open either."""
+        ...
+
+    def begin(self, pid: int) -> None:
+        """The worker has its ends."""
+        ...
+
+    def watch(self, doing: Doing, now_s: float) -> None:
+        """At every tick while the worker lives."""
+        ...
+
+    def has_stacks(self, pidfd: int) -> bool:
+        """Asked again and again of a worker that hangs, until it may be ended."""
+        ...
+
+    def take_stacks(self) -> None:
+        """The same, waited for."""
+        ...
+
+    def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
+        """When the worker has ended, and before it is forgotten. Closes everything."""
+        ...
+
+    def discard(self) -> None:
+        """Of a worker that is not asked about."""
+        ...
+
+
 @dataclass(frozen=True)
-class TraceEnds:
-    """The worker's part."""
+class KeptTraceEnds:
+    """Has the worker leave all there is."""
 
     stacks: PassedFd
     crash: PassedFd
@@ -42,19 +113,19 @@ class TraceEnds:
     stderr: PassedFd
 
     def install(self, *, is_forked: bool) -> Callable[[], None]:
-        """In the worker, first of all. Returns what is to be called now and then: it notes newly loaded libraries."""
+        """What is to be called now and then notes newly loaded libraries."""
         stderr.redirect(self.stderr.fd)
         faulthandler.register(STACK_SIGNAL, file=self.stacks.fd, all_threads=True)
         CrashPage(self.crash.fd).install(self.stacks.fd)
         return LibraryReporter(LibraryPage(self.libraries.fd), is_forked).look
 
     def install_handlers(self) -> None:
-        """Once more when the user's code has run, which may have undone ours. Those it needs itself stay."""
+        """The user's code may have undone ours. Those it needs itself stay."""
         CrashPage(self.crash.fd).renew(self.stacks.fd)
 
 
-class Traces:
-    """The parent's part, for one life of one worker."""
+class KeptTraces:
+    """All that the worker can leave."""
 
     def __init__(self) -> None:
         self._stacks = os.memfd_create("holdfast-stacks", os.MFD_CLOEXEC)
@@ -71,28 +142,24 @@ class Traces:
     @property
     def ends(self) -> TraceEnds:
         fds = self._stacks, self._crash.fd, self._libraries.fd, self._theirs
-        return TraceEnds(*map(PassedFd, fds))
+        return KeptTraceEnds(*map(PassedFd, fds))
 
     @property
     def descriptors(self) -> list[int]:
-        """What other workers must not keep open."""
         fds = self._stacks, self._crash.fd, self._libraries.fd, self.stderr.fd, self._theirs
         return [*(fd for fd in fds if fd >= 0), *(self._hang.descriptors if self._hang is not None else ())]
 
     @property
     def kept_here(self) -> list[int]:
-        """What its own worker must not keep open either."""
         return [self.stderr.fd]
 
     def begin(self, pid: int) -> None:
-        """The worker has its ends."""
         os.close(self._theirs)
         self._theirs = -1
         self._pid = pid
         self._memory = MemoryWatch(pid)
 
     def watch(self, doing: Doing, now_s: float) -> None:
-        """At every tick while the worker lives."""
         assert self._memory is not None
         if not self._is_ready and doing.phase is not Phase.STARTING:
             self._is_ready = True
@@ -101,13 +168,11 @@ class Traces:
         self.stderr.push(unfinished=True)
 
     def has_stacks(self, pidfd: int) -> bool:
-        """Asked again and again of a worker that hangs, until it may be ended."""
         if self._hang is None:
             self._hang = HangStacks(self._pid, pidfd, self._stacks)
         return self._hang.are_taken()
 
     def take_stacks(self) -> None:
-        """The same, waited for."""
         try:
             pidfd = os.pidfd_open(self._pid)
         except OSError as error:
@@ -120,7 +185,6 @@ class Traces:
             os.close(pidfd)
 
     def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
-        """When the worker has ended, and before it is forgotten. Closes everything."""
         assert self._memory is not None
         before, after = self._memory.around_death()
         is_crash = reason is Reason.EXITED and -exit_code in FATAL_SIGNALS
@@ -153,7 +217,6 @@ class Traces:
         return evidence
 
     def discard(self) -> None:
-        """Of a worker that is not asked about."""
         self.stderr.finish()
         self._close()
 
