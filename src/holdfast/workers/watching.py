@@ -20,7 +20,8 @@ _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
 _STOPPED_GRACE_S = 1.0
 _STACK_WITHIN_S = 0.2
-_STACK_SETTLES_S = 0.01  # it has written, and writes no more
+_STACK_SETTLES_S = 0.05  # it writes no more: on a busy machine it may be interrupted for some time in between
+_STACK_WRITTEN_WITHIN_S = 1.0
 _LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred threads have more to tell
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
 
@@ -74,19 +75,19 @@ class StackRequest:
         self._file = file
         self._start = self._size = os.fstat(file).st_size
         self._grew_s = time.monotonic()
-        self._give_up_s = self._grew_s + _STACK_WITHIN_S
+        self._asked_s, self._within_s = self._grew_s, _STACK_WITHIN_S
         try:
             signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
         except ProcessLookupError:
-            self._give_up_s = self._grew_s
+            self._within_s = 0.0
 
     def answer(self) -> str | None:
         """Empty if it writes nothing; None: that is not known yet."""
         now, size = time.monotonic(), os.fstat(self._file).st_size
         if size != self._size:
-            self._size, self._grew_s = size, now
+            self._size, self._grew_s, self._within_s = size, now, _STACK_WRITTEN_WITHIN_S
         is_written = size > self._start and now - self._grew_s >= _STACK_SETTLES_S
-        if not is_written and now < self._give_up_s:
+        if not is_written and now - self._asked_s < self._within_s:
             return None
         start = max(self._start, size - _LONGEST_STACK)  # the main thread comes last
         return os.pread(self._file, size - start, start).decode(errors="replace")
