@@ -192,8 +192,9 @@ DUMPS = f"""
     def in_a_thread():
         time.sleep(1000)
 
+    threading.Thread(target=in_a_thread, daemon=True).start()  # not later: faulthandler may crash while one starts
+
     def wait():
-        threading.Thread(target=in_a_thread, daemon=True).start()
         hung_here()
 
     def hung_here():
@@ -235,9 +236,10 @@ MANY_DEEP_THREADS = f"""
     def deeper(times):
         time.sleep(1000) if times == 0 else deeper(times - 1)
 
+    for _ in range(30):
+        threading.Thread(target=deeper, args=(80,), daemon=True).start()
+
     def wait():
-        for _ in range(30):
-            threading.Thread(target=deeper, args=(80,), daemon=True).start()
         hung_here()
 
     def hung_here():
