@@ -109,6 +109,8 @@ GUARD = """RuntimeError:
         An attempt has been made to start a new process before the
         current process has finished its bootstrapping phase.
 """
+CUDA = "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use ..."
+BEFORE = "failure before the first sample"
 DEEP = "Current thread 0x1 (most recent call first):\n" + '  File "/home/me/tree.py", line 9 in walk\n' * 100
 
 OVERFLOW = {
@@ -332,6 +334,22 @@ SEEN = [
         ("Rust says: thread '<unnamed>' panicked at src/lib.rs:3:5: index out of bounds",),
     ),
     Seen(died(SIGABRT, stderr_tail="loading\n"), "abort", LIKELY, ("last on its stderr: loading",)),
+    Seen(
+        died(SIGABRT, stderr_tail="thread 'main' panicked at src/lib.rs:3:5:\nsurvived\nnote: x\nsample 9 is done\n"),
+        "abort",
+        LIKELY,
+        ("no words to stderr that say why", "last on its stderr: sample 9 is done"),
+    ),
+    Seen(died(SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\nfell back\n"), "abort", LIKELY),
+    Seen(
+        died(SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\n*** Check failure stack trace: ***\n    @ 0x7f\n"),
+        "abort",
+        CERTAIN,
+        ("a check says: F0101 x.cc:1] Check failed: a == b",),
+    ),
+    Seen(
+        died(SIGABRT, stderr_tail="free(): invalid pointer\nanother thread goes on for a moment\n"), "abort", CERTAIN
+    ),
     # floating point exception
     Seen(crashed(SIGFPE, 1), "floating point exception", CERTAIN, ("divided by zero", "FPE_INTDIV")),
     Seen(died(SIGFPE), "floating point exception", LIKELY),
@@ -411,7 +429,25 @@ SEEN = [
         ("__main__",),
     ),
     Seen(raised("builtins.RuntimeError", GUARD, phase="starting"), "missing main guard", CERTAIN),
+    Seen(exited(1, phase="loading", start_method="spawn", stderr_tail=GUARD), "exit by user code", CERTAIN),
+    Seen(exited(3, phase="starting", stderr_tail=GUARD + "fell back to threads\n"), BEFORE, CERTAIN, ("status 3",)),
+    Seen(exited(1, phase="starting", stderr_tail=GUARD + "bye\n"), "missing main guard", LIKELY),
+    Seen(crashed(SIGSEGV, start_method="spawn", stderr_tail=GUARD), "segmentation fault", CERTAIN),
+    Seen(hung(USER_FRAME, start_method="spawn", stderr_tail=GUARD), "hang", CERTAIN),
     # CUDA used after fork
+    Seen(
+        exited(1, stderr_tail=f"Traceback (most recent call last):\n  File ...\n{CUDA}\n"),
+        "CUDA used after fork",
+        CERTAIN,
+        ("on its stderr: RuntimeError: Cannot re-initialize CUDA",),
+    ),
+    Seen(
+        died(SIGKILL, counters_before=counted(3, 7), counters_after=counted(4, 8), stderr_tail=f"{CUDA}\nok\n"),
+        "out of memory",
+        CERTAIN,
+    ),
+    Seen(crashed(SIGSEGV, stderr_tail=f"{CUDA}\n"), "segmentation fault", CERTAIN),
+    Seen(exited(3, stderr_tail=f"WARNING falling back to the CPU: {CUDA}\n"), "exit by user code", CERTAIN),
     Seen(
         raised("builtins.RuntimeError", "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multi"),
         "CUDA used after fork",

@@ -5,6 +5,8 @@ Standard library only. Runs in: main process.
 
 from __future__ import annotations
 
+import re
+
 from holdfast.diagnosis import python_frames, wording
 from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping, Place, RaisedException
 from holdfast.diagnosis.native import mappings
@@ -20,6 +22,7 @@ _WINDOWS_STATUS = {
     0xC0000409: wording.SIGABRT,  # abort(), stack smashing
 }
 _SHARED_MEMORY = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::[^\n]*)?(?:\n(?:[ \t][^\n]*)?)*$", re.MULTILINE)  # with indented lines
 TO_ITSELF = ("find the call of os.kill, signal.raise_signal or raise() on the line under `where`",)
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
 
@@ -220,6 +223,19 @@ def exception_line(evidence: Evidence, longest: int = 200) -> str:
         return ""
     name = raised.type.removeprefix("builtins.")
     return wording.one_line(f"{name}: {raised.message}" if raised.message.strip() else name, longest)
+
+
+def died_of_exception(evidence: Evidence) -> tuple[str, bool]:
+    """What Python printed last of an exception, if the process may have died of it; and whether it wrote no more.
+
+    Python then exits with status 1. What was caught and logged before a crash or a hang is no reason for either.
+    """
+    if not has_exited_by_itself(evidence) or evidence.exit_code != 1:
+        return "", False
+    text = evidence.stderr_tail
+    start = max(text.rfind("Traceback (most recent call last)"), 0)
+    found = _EXCEPTION.search(text, start)
+    return ("", False) if found is None else (found[0], not text[found.end() :].strip())
 
 
 def last_exception_printed(evidence: Evidence) -> str:

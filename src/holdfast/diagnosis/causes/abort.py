@@ -1,7 +1,8 @@
 """Native code aborted: it found its own state to be wrong, and stopped the process.
 
 Signs: SIGABRT that no other process sent. The words that glibc, C++, Rust, assert or Python wrote to stderr before it
-say why.
+say why. A panic or a failed check may also be survived, by this process or by one that it started: their words count
+only if they are the last.
 
 Pure. Runs in: main process.
 """
@@ -20,6 +21,12 @@ _HEAP = "valgrind python a_script_that_loads_the_sample.py   names the write bey
 _THROWN = "catch the exception in the native code and raise it in Python, or report it to the library's authors"
 _CHECK = "report the failed check to the library's authors, with the sample"
 _OPENMP = "keep one OpenMP runtime in the environment: conda or pip for all of torch, numpy and mkl, not both"
+
+_SURVIVED = ("thread '", "Check failed: ", "Assertion ", "OMP: Error")
+_AFTER_WORDS = re.compile(  # what may still follow the words: their own indented lines, backtraces, the abort's
+    r"\s|$|note:|\*\*\*|@ |#\d|frame #|PC: |stack backtrace|\[?thread |terminate called|fatal runtime error|Aborted|"
+    r"Fatal Python error: Aborted|Current thread|Thread 0x|Extension modules|OMP: "
+)
 
 # Who says it, in which words, and what to do about it. The last match in the tail is the nearest to the end.
 _WORDS: tuple[tuple[str, str, str], ...] = (
@@ -47,8 +54,8 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     if not signs.is_crash_by(evidence, wording.SIGABRT):
         return None
-    who, words, advice = last_words(evidence.stderr_tail)
-    said = wording.one_line(words, 160)
+    who, words, advice, after = last_words(evidence.stderr_tail)
+    said = wording.one_line(words, 160) if _is_final(words, after) else ""
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN if said else Confidence.LIKELY,
@@ -62,13 +69,21 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     )
 
 
-def last_words(text: str) -> tuple[str, str, str]:
-    """Who spoke last before the abort, what was said, and the remedy."""
+def last_words(text: str) -> tuple[str, str, str, str]:
+    """Who spoke last before the abort, what was said, the remedy, and what was written after it."""
     tail = text[-_MOST_READ:]
     found = [
-        (match.start(), who, match[0], advice) for who, words, advice in _WORDS for match in re.finditer(words, tail)
+        (match.start(), who, match[0], advice, tail[match.end() :])
+        for who, words, advice in _WORDS
+        for match in re.finditer(words, tail)
     ]
-    return max(found)[1:] if found else ("", "", _CHECK)
+    return max(found)[1:] if found else ("", "", _CHECK, "")
+
+
+def _is_final(words: str, after: str) -> bool:
+    """Whether the abort follows from these words: some are always the last, others if nothing else came after."""
+    can_be_survived = any(start in words for start in _SURVIVED)
+    return not can_be_survived or all(_AFTER_WORDS.match(line) for line in after.splitlines())
 
 
 def _tail(evidence: Evidence, said: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     is_end = evidence.ending in (Ending.RAISED, Ending.EXITED)
     if evidence.phase != _STARTING or not is_end:
         return None
-    said = signs.exception_line(evidence) or signs.last_exception_printed(evidence)
+    said = signs.exception_line(evidence) or _printed(evidence)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN if signs.signal_of(evidence) is None else Confidence.LIKELY,
@@ -34,6 +34,10 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         evidence=(*signs.signal_line(evidence), *signs.stack_lines(evidence)),
         advice=_advice(said),
     )
+
+
+def _printed(evidence: Evidence) -> str:
+    return signs.last_exception_printed(evidence) if signs.died_of_exception(evidence)[0] else ""
 
 
 def _because(evidence: Evidence, said: str) -> str:

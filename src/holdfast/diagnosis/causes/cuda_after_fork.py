@@ -1,7 +1,8 @@
 """CUDA was used in a worker that was forked from a process that had used CUDA before.
 
-Signs: torch's own words, "Cannot re-initialize CUDA in forked subprocess"; or CUDA's initialization error (3) in a
-worker started by fork.
+Signs: torch's own words, "Cannot re-initialize CUDA in forked subprocess", or CUDA's initialization error (3) in a
+worker started by fork: in what was raised, or in the exception that the worker died of. What was caught and logged
+before a kill or a crash is no sign.
 
 Pure. Runs in: main process.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from holdfast.diagnosis import signs
-from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
+from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
 
 NAME = "CUDA used after fork"
 _TORCH = "Cannot re-initialize CUDA in forked subprocess"
@@ -22,18 +23,19 @@ _CUDA = re.compile(
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
-    raised = evidence.raised.message if evidence.raised is not None else ""
-    text = f"{raised}\n{evidence.stderr_tail}" if evidence.ending is Ending.EXITED else raised
+    text, is_sure = signs.died_of_exception(evidence)
+    if evidence.raised is not None:
+        text, is_sure = evidence.raised.message, True
     is_said = _TORCH in text
     if not is_said and not (signs.is_forked(evidence) and _CUDA.search(text)):
         return None
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN if is_said else Confidence.LIKELY,
+        confidence=Confidence.CERTAIN if is_said and is_sure else Confidence.LIKELY,
         summary="used CUDA, which does not work in a forked process",
         because="the main process had used CUDA before the worker was forked, and CUDA does not survive a fork",
         where=signs.where(evidence),
-        evidence=(signs.exception_line(evidence) or f'on its stderr: "{_TORCH}"',),
+        evidence=(signs.exception_line(evidence) or f"on its stderr: {wording.one_line(text, 200)}",),
         advice=(
             "return CPU tensors from the dataset, and move the batch in the training loop: batch.to('cuda')",
             'DataLoader(..., multiprocessing_context="spawn")   where the workers must use CUDA',

@@ -1,6 +1,7 @@
 """The script starts workers while a worker imports it: it has no `if __name__ == "__main__":`.
 
-Signs: multiprocessing's own words, "before the current process has finished its bootstrapping phase".
+Signs: multiprocessing's own words, "before the current process has finished its bootstrapping phase", in the exception
+that ended a worker while it was starting.
 
 Pure. Runs in: main process.
 """
@@ -8,20 +9,24 @@ Pure. Runs in: main process.
 from __future__ import annotations
 
 from holdfast.diagnosis import signs
-from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "missing main guard"
+_STARTING = "starting"
 _WORDS = "before the current process has finished its bootstrapping phase"
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
-    raised = evidence.raised.message if evidence.raised is not None else ""
-    text = " ".join(f"{raised} {evidence.stderr_tail}".split())
-    if _WORDS not in text:
+    if evidence.phase != _STARTING:
+        return None
+    text, is_sure = signs.died_of_exception(evidence)
+    if evidence.ending is Ending.RAISED and evidence.raised is not None:
+        text, is_sure = evidence.raised.message, True
+    if _WORDS not in " ".join(text.split()):
         return None
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN,
+        confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY,
         summary='failed because the script has no `if __name__ == "__main__":`',
         because="under spawn and forkserver a worker imports the script, and so ran the line that starts workers",
         where=signs.where(evidence),
