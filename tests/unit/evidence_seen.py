@@ -109,8 +109,17 @@ GUARD = """RuntimeError:
         An attempt has been made to start a new process before the
         current process has finished its bootstrapping phase.
 """
-CUDA = "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use ..."
+CUDA = (
+    "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use ..."
+)
 BEFORE = "failure before the first sample"
+H5PY = """Traceback (most recent call last):
+  File "/home/me/my_dataset.py", line 31, in __getitem__
+  File "/home/me/.venv/lib/python3.11/site-packages/h5py/_hl/dataset.py", line 781, in __getitem__
+  File "h5py/_objects.pyx", line 54, in h5py._objects.with_phil.wrapper
+OSError: Can't synchronously read data (filter returned failure during read)
+"""
+PERHAPS_SHARED = "also possible, handle opened before fork"
 DEEP = "Current thread 0x1 (most recent call first):\n" + '  File "/home/me/tree.py", line 9 in walk\n' * 100
 
 OVERFLOW = {
@@ -342,14 +351,14 @@ SEEN = [
     ),
     Seen(died(SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\nfell back\n"), "abort", LIKELY),
     Seen(
-        died(SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\n*** Check failure stack trace: ***\n    @ 0x7f\n"),
+        died(
+            SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\n*** Check failure stack trace: ***\n    @ 0x7f\n"
+        ),
         "abort",
         CERTAIN,
         ("a check says: F0101 x.cc:1] Check failed: a == b",),
     ),
-    Seen(
-        died(SIGABRT, stderr_tail="free(): invalid pointer\nanother thread goes on for a moment\n"), "abort", CERTAIN
-    ),
+    Seen(died(SIGABRT, stderr_tail="free(): invalid pointer\nanother thread goes on for a moment\n"), "abort", CERTAIN),
     # floating point exception
     Seen(crashed(SIGFPE, 1), "floating point exception", CERTAIN, ("divided by zero", "FPE_INTDIV")),
     Seen(died(SIGFPE), "floating point exception", LIKELY),
@@ -504,6 +513,31 @@ SEEN = [
     ),
     Seen(raised("lmdb.Error", "x"), "dataset exception", CERTAIN),
     Seen(raised("builtins.KeyError", "'x'", inherited_files=("/data/a.mdb",)), "dataset exception", CERTAIN),
+    Seen(raised("lmdb.Error", "x", inherited_files=("/data/a.mdb",)), "dataset exception", CERTAIN, (PERHAPS_SHARED,)),
+    Seen(
+        raised(
+            "builtins.OSError",
+            "Can't synchronously read data (filter returned failure during read)",
+            H5PY,
+            inherited_files=("/data/train.h5",),
+        ),
+        "handle opened before fork",
+        LIKELY,
+        ("h5py",),
+    ),
+    Seen(
+        raised("zipfile.BadZipFile", "File is not a zip file", inherited_files=("/data/labels.npz",)),
+        "dataset exception",
+        CERTAIN,
+        ("BadZipFile", PERHAPS_SHARED),
+    ),
+    Seen(
+        raised("http.client.RemoteDisconnected", "closed without response", inherited_files=("socket:[9]",)),
+        "dataset exception",
+        CERTAIN,
+        (PERHAPS_SHARED,),
+    ),
+    Seen(hung('"/usr/lib/python3.11/ssl.py", line 9 in read', inherited_files=("socket:[9]",)), "hang", CERTAIN),
     # supervisor killed
     Seen(Evidence(Ending.SUPERVISOR, -SIGKILL), "supervisor killed", CERTAIN, ("SIGKILL",)),
     Seen(

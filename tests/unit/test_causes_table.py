@@ -11,7 +11,7 @@ from holdfast.diagnosis import engine
 from holdfast.diagnosis.causes import illegal_instruction
 from holdfast.diagnosis.evidence import Evidence, MemoryCounters
 
-from .evidence_seen import LIKELY, SEEN, SIGKILL, Seen, counted, crashed, died
+from .evidence_seen import LIKELY, PERHAPS_SHARED, SEEN, SIGKILL, Seen, counted, crashed, died, hung, raised
 
 
 def text_of(diagnosis: engine.Diagnosis) -> str:
@@ -117,3 +117,17 @@ def test_a_likely_special_cause_goes_before_a_certain_general_one() -> None:
     hang = next(seen for seen in SEEN if seen.cause == "deadlock after fork")
     assert isinstance(hang.evidence, Evidence)
     assert engine.diagnose(hang.evidence).confidence is LIKELY
+
+
+@pytest.mark.parametrize("folder", ["ssl", "redis", "http/client", "h5py", "sqlite3"])
+def test_a_folder_of_the_users_is_no_library(folder: str) -> None:
+    """A project may be called like a network client: only installed modules are one."""
+    traceback = f'Traceback (most recent call last):\n  File "/home/me/{folder}/train.py", line 3, in __getitem__\n'
+    inherited = ("socket:[9]", "/data/a.db", "/data/a.h5")
+    evidence = raised("builtins.ValueError", "bad header", traceback, inherited_files=inherited)
+    assert PERHAPS_SHARED not in text_of(engine.diagnose(evidence))
+    header = (
+        f"Process 12: python /home/me/{folder}/train.py\nThread 12\n    read (libc.so.6)\n    f ({folder}/train.py:3)\n"
+    )
+    evidence = hung(python_stack="", native_stack=header, inherited_files=inherited)
+    assert PERHAPS_SHARED not in text_of(engine.diagnose(evidence))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,19 @@ def test_files_that_matter_are_listed(tmp_path: Path) -> None:
     os.close(writing)
     assert str(path) in found
     assert not [name for name in found if name.startswith(("/dev/", "pipe:", "anon_inode:", "/memfd:"))]
+
+
+def test_sockets_that_lead_to_a_server_are_listed_and_pairs_are_not() -> None:
+    """Pairs are how we talk to our own processes: every program with a loader has them."""
+    before = set(open_files())
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
+            found = set(open_files()) - before
+            inodes = {os.fstat(each.fileno()).st_ino for each in (client, accepted)}
+            ours.send(b"still open")
+        assert theirs.recv(10) == b"still open"
+    assert found == {f"socket:[{inode}]" for inode in inodes}
 
 
 def test_where_there_is_no_proc_no_file_is_listed(tmp_path: Path) -> None:

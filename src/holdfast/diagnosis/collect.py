@@ -8,6 +8,7 @@ Cheap, bounded, and never raising: what cannot be read is left out. Runs in: sup
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from pathlib import Path
 
@@ -65,16 +66,35 @@ class MemoryWatch:
 
 
 def open_files() -> tuple[str, ...]:
-    """What this process has open: paths, and sockets by their number. Without what every process has."""
+    """What this process has open: paths, and sockets that lead to a server, by their number.
+
+    Without what every process has, and without pairs of sockets, by which we talk to our own processes.
+    """
     found = []
     for link in _entries(Path("/proc/self/fd")):
         try:
             target = str(link.readlink())
         except OSError:
             continue
-        if not target.startswith(_UNINTERESTING):
+        if not target.startswith(_UNINTERESTING) and not _is_of_a_pair(int(link.name), target):
             found.append(target)
     return tuple(sorted(set(found))[:_INHERITED])
+
+
+def _is_of_a_pair(fd: int, target: str) -> bool:
+    """Whether this is a socket without an address to lead to: one of a pair, or not connected."""
+    if not target.startswith("socket:"):
+        return False
+    try:
+        borrowed = socket.socket(fileno=fd)
+    except OSError:
+        return True
+    try:
+        return not borrowed.getpeername()
+    except OSError:
+        return True
+    finally:
+        borrowed.detach()
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -23,6 +23,7 @@ _WINDOWS_STATUS = {
 }
 _SHARED_MEMORY = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::[^\n]*)?(?:\n(?:[ \t][^\n]*)?)*$", re.MULTILINE)  # with indented lines
+_INSTALLED = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+)[/\\](?P<path>.+)$")
 TO_ITSELF = ("find the call of os.kill, signal.raise_signal or raise() on the line under `where`",)
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
 
@@ -180,6 +181,19 @@ def hung(evidence: Evidence) -> str:
     """ "hung for more than 30 s"."""
     timeout = evidence.sample_timeout_s
     return "hung" if timeout is None else f"hung for more than {wording.seconds(timeout)}"
+
+
+def module_of(file: str) -> str:
+    """ "urllib3.connection", of a file of an installed package or the standard library; "" for the user's own."""
+    found = _INSTALLED.match(file)
+    path = found["path"] if found else file if file.endswith(".pyx") else ""  # Cython's are relative to the package
+    return re.sub(r"[/\\]", ".", path.rpartition(".")[0])
+
+
+def native_frames(evidence: Evidence) -> list[str]:
+    """Of py-spy, innermost first: symbols and libraries. Without its header, which has the user's command line."""
+    frames = [line.strip() for line in evidence.native_stack.splitlines() if line.startswith("    ")]
+    return [re.sub(r"[()]", " ", line) for line in frames if not re.search(r"\.py:\d+\)$", line)]
 
 
 def native_lines(evidence: Evidence, most: int = 4) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """A database, file or connection was opened before the workers were forked, and used in several processes at once.
 
 Signs: a worker started by fork raised, crashed or hung inside lmdb, h5py, sqlite3 or a database client, and a file or
-socket that such a library opens was already open before the fork.
+socket that such a library opens was already open before the fork. An exception makes it likely only in words that a
+handle in use by several processes leads to: a corrupt sample, or a server that hangs up, raises there as well. So does
+waiting for a server, which is no sign that the connection is shared.
 
 Pure. Runs in: main process.
 """
@@ -21,20 +23,57 @@ _INNERMOST = 3
 @dataclass(frozen=True, slots=True)
 class _Library:
     name: str
-    code: re.Pattern[str]  # in its paths, module names and symbols
+    modules: tuple[str, ...]
+    native: re.Pattern[str] | None  # in the names of its libraries and symbols
     opens: re.Pattern[str]  # what it has open
+    words: re.Pattern[str]  # what it says of a handle that others use as well
 
 
 _SOCKET = re.compile(r"^socket:\[")
+_TLS = r"bad.record.mac|decryption.failed|wrong.version.number"
 _LIBRARIES = (
-    _Library("lmdb", re.compile(r"\blmdb\b|\bmdb_|liblmdb"), re.compile(r"\.mdb$|\.lmdb$")),
     _Library(
-        "h5py", re.compile(r"\bh5py\b|libhdf5|\bH5[A-Z]"), re.compile(r"\.(h5|hdf5|hdf|he5|nc|mat)$", re.IGNORECASE)
+        "lmdb",
+        ("lmdb",),
+        re.compile(r"^mdb_|liblmdb|/lmdb/"),
+        re.compile(r"\.mdb$|\.lmdb$"),
+        re.compile(r"BadRslot|BAD_RSLOT|ReadersFull|READERS_FULL|BadTxn|BAD_TXN|Corrupted|PageNotFound|PAGE_NOTFOUND"),
     ),
-    _Library("sqlite3", re.compile(r"sqlite3"), re.compile(r"\.(db|sqlite3?|db3)(-wal|-journal|-shm)?$")),
-    _Library("tar and zip files", re.compile(r"\b(tarfile|zipfile)\b"), re.compile(r"\.(tar|tgz|zip|npz)(\.\w+)?$")),
-    _Library("a database client", re.compile(r"psycopg|pymysql|MySQLdb|pymongo|\bredis\b|libpq"), _SOCKET),
-    _Library("a network client", re.compile(r"\bgrpc\b|urllib3|botocore|requests|\bssl\b|http/client"), _SOCKET),
+    _Library(
+        "h5py",
+        ("h5py",),
+        re.compile(r"libhdf5|^H5[A-Z]|/h5py/"),
+        re.compile(r"\.(h5|hdf5|hdf|he5|nc|mat)$", re.IGNORECASE),
+        re.compile(r"can't \w*\s?read data|filter returned failure|inflate\(\) failed|b-tree|object header", re.I),
+    ),
+    _Library(
+        "sqlite3",
+        ("sqlite3", "_sqlite3"),
+        re.compile(r"^sqlite3|libsqlite3|/_sqlite3\."),
+        re.compile(r"\.(db|sqlite3?|db3)(-wal|-journal|-shm)?$"),
+        re.compile(r"malformed|not a database|within a transaction|locking protocol|disk I/O error"),
+    ),
+    _Library(
+        "tar and zip files",
+        ("tarfile", "zipfile"),
+        None,
+        re.compile(r"\.(tar|tgz|zip|npz)(\.\w+)?$"),
+        re.compile(r"Bad magic number for file header|in directory .* and header .* differ"),
+    ),
+    _Library(
+        "a database client",
+        ("psycopg", "psycopg2", "psycopg_c", "psycopg_binary", "pymysql", "MySQLdb", "pymongo", "redis"),
+        re.compile(r"libpq|libmysqlclient|libmariadb"),
+        _SOCKET,
+        re.compile(f"{_TLS}|lost synchronization|packet sequence number|Protocol Error", re.I),
+    ),
+    _Library(
+        "a network client",
+        ("grpc", "urllib3", "botocore", "requests", "ssl", "http.client"),
+        re.compile(r"libssl\.|/grpc/"),
+        _SOCKET,
+        re.compile(_TLS, re.I),
+    ),
 )
 
 
@@ -45,30 +84,47 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         signs.signal_of(evidence) is None or signs.sender_of(evidence) is not None
     ):
         return None
-    code = _code_at_fault(evidence)
+    modules, native = _modules_at_fault(evidence), _native_at_fault(evidence)
     for library in _LIBRARIES:
         opened = [path for path in evidence.inherited_files if library.opens.search(path.removesuffix(" (deleted)"))]
-        if opened and library.code.search(code):
-            return _diagnosis(evidence, library.name, opened)
+        if opened and _is_in(library, modules, native):
+            return _diagnosis(evidence, library, opened)
     return None
 
 
-def _code_at_fault(evidence: Evidence) -> str:
+def _is_in(library: _Library, modules: list[str], native: list[str]) -> bool:
+    if any(f"{module}.".startswith(f"{name}.") for module in modules for name in library.modules):
+        return True
+    return library.native is not None and any(library.native.search(name) for name in native)
+
+
+def _modules_at_fault(evidence: Evidence) -> list[str]:
     """The innermost code only: a library further out has merely called what failed."""
-    place = signs.place_of(evidence)
-    frames = [f"{frame.file} {frame.function}" for frame in signs.frames(evidence)[:_INNERMOST]]
     raised = [evidence.raised.type] if evidence.raised is not None else []
-    native = [place.library, place.symbol] if place is not None else []
-    return "\n".join([*raised, *native, *frames, *evidence.native_stack.splitlines()[:6]])
+    return [*raised, *(signs.module_of(frame.file) for frame in signs.frames(evidence)[:_INNERMOST])]
 
 
-def _diagnosis(evidence: Evidence, library: str, opened: list[str]) -> Diagnosis:
-    first = wording.one_line(opened[0], 120)
+def _native_at_fault(evidence: Evidence) -> list[str]:
+    place = signs.place_of(evidence)
+    crashed = [place.library, place.symbol] if place is not None else []
+    return [*crashed, *(name for line in signs.native_frames(evidence)[:_INNERMOST] for name in line.split())]
+
+
+def _confidence(evidence: Evidence, library: _Library) -> Confidence:
+    if evidence.ending is Ending.RAISED:
+        is_said = library.words.search(signs.exception_line(evidence)) is not None
+        return Confidence.LIKELY if is_said else Confidence.POSSIBLE
+    is_waiting = evidence.ending is Ending.HUNG and library.opens is _SOCKET
+    return Confidence.POSSIBLE if is_waiting else Confidence.LIKELY
+
+
+def _diagnosis(evidence: Evidence, library: _Library, opened: list[str]) -> Diagnosis:
+    first, name = wording.one_line(opened[0], 120), library.name
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.LIKELY,
-        summary=f"{_how(evidence)} on a handle of {library} that was opened before the fork",
-        because=f"{first} was opened before the fork: the workers share one handle, which {library} cannot bear",
+        confidence=_confidence(evidence, library),
+        summary=f"{_how(evidence)} on a handle of {name} that was opened before the fork",
+        because=f"{first} was opened before the fork: the workers share one handle, which {name} cannot bear",
         where=signs.where(evidence),
         evidence=(
             *signs.signal_line(evidence),
