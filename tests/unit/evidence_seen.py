@@ -104,6 +104,7 @@ GROWING = (*tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in r
 USER_FRAME = '"/home/me/my_dataset.py", line 31 in __getitem__'
 IN_THREADING = '"/usr/lib/python3.11/threading.py", line 320 in wait'
 IN_QUEUE = '"/usr/lib/python3.11/queue.py", line 171 in get'
+IN_SHARED_LOCK = '"/usr/lib/python3.11/multiprocessing/synchronize.py", line 95 in __enter__'
 IN_LOGGING = '"/usr/lib/python3.11/logging/__init__.py", line 927 in acquire'
 GUARD = """RuntimeError:
         An attempt has been made to start a new process before the
@@ -305,6 +306,19 @@ SEEN = [
         CERTAIN,
         ("ELFCLASS32",),
     ),
+    Seen(
+        raised("builtins.OSError", "[Errno 8] Exec format error: './decode.sh'", errno=8, filename="./decode.sh"),
+        "dataset exception",
+        CERTAIN,
+    ),
+    Seen(
+        raised("builtins.OSError", "[WinError 193] %1 is not a valid Win32 application"), "dataset exception", CERTAIN
+    ),
+    Seen(
+        raised("builtins.ImportError", "DLL load failed: %1 is not a valid Win32 application"),
+        "wrong-architecture library",
+        CERTAIN,
+    ),
     # abort
     Seen(
         crashed(SIGABRT, -6, None, sender_pid=PID, stderr_tail="epoch 1\nfree(): double free detected in tcache 2\n"),
@@ -395,6 +409,24 @@ SEEN = [
         "deadlock after fork",
         LIKELY,
         ("OpenMP", "set_num_threads(1)"),
+    ),
+    Seen(
+        hung(USER_FRAME, waiting_in="futex_wait_queue", threads=2),
+        "hang",
+        CERTAIN,
+        ("also possible, deadlock after fork", "its own 1 other thread"),
+    ),
+    Seen(hung(USER_FRAME, waiting_in="futex_wait_queue", threads=1), "deadlock after fork", LIKELY),
+    Seen(hung(IN_SHARED_LOCK, USER_FRAME, waiting_in="futex_wait_queue", threads=1), "hang", CERTAIN),
+    Seen(
+        hung(
+            python_stack="",
+            waiting_in="pipe_read",
+            native_stack="Process 12: python /home/me/comp_vision/train.py\nPython v3.11.7\n\n"
+            'Thread 12 (idle): "MainThread"\n    read (libc.so.6)\n    omp_sum (comp_vision/train.py:10)\n',
+        ),
+        "hang",
+        CERTAIN,
     ),
     # stopped
     Seen(Evidence(Ending.STOPPED, -SIGKILL, "loading"), "stopped", CERTAIN, ("SIGSTOP",)),

@@ -55,6 +55,7 @@ anything = st.builds(
     raised=exceptions,
     missing=words,
     pid=st.none() | small,
+    threads=counts,
     waiting_in=texts,
     cpu=texts,
     wrong_machine=texts,

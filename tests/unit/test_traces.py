@@ -220,6 +220,7 @@ def test_the_stack_of_one_that_hangs_is_asked_for(start: Start) -> None:
     evidence = worker.end(Reason.HUNG)
     assert evidence.ending is Ending.HUNG
     assert "test_traces.py" in evidence.python_stack
+    assert evidence.threads == 1
     assert evidence.missing == ()
 
 

@@ -81,6 +81,11 @@ def open_files() -> tuple[str, ...]:
     return tuple(sorted(set(found))[:_INHERITED])
 
 
+def threads_of(pid: int) -> int | None:
+    """How many threads it has, also those that Python knows nothing of; None where that cannot be read."""
+    return len(_entries(Path(f"/proc/{pid}/task"))) or None
+
+
 def _is_of_a_pair(fd: int, target: str) -> bool:
     """Whether this is a socket without an address to lead to: one of a pair, or not connected."""
     if not target.startswith("socket:"):

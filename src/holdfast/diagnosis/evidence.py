@@ -128,6 +128,7 @@ class Evidence:
     raised: RaisedException | None = None
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
     pid: int | None = None  # the worker's own: a signal it sent to itself did not come from another process
+    threads: int | None = None  # of one that hung: how many it had, native ones too
     waiting_in: str = ""  # of one that hung: where in the kernel it sleeps, as /proc/PID/wchan says: "futex_wait_queue"
     # Added in the main process, by `facts.gather`:
     cpu: str = ""  # "AMD EPYC 7B13"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.diagnosis import collect
 from holdfast.diagnosis.native.hang import NativeStackRequest
 from holdfast.workers.watching import StackRequest
 
@@ -25,6 +26,7 @@ class HangStacks:
 
     def __init__(self, pid: int, pidfd: int, file: int) -> None:
         self.waiting_in = _first_line(f"/proc/{pid}/wchan")  # before the signal, which wakes it
+        self.threads = collect.threads_of(pid)
         self.python = ""
         self.native = ""
         self.missing: list[str] = []

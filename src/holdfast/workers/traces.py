@@ -203,6 +203,7 @@ class KeptTraces:
             stack_limit_bytes=_limit(resource.RLIMIT_STACK),
             python_stack=self._python_stack(),
             native_stack=self._hang.native if self._hang is not None else "",
+            threads=self._hang.threads if self._hang is not None else None,
             waiting_in=self._hang.waiting_in if self._hang is not None else "",
             stderr_tail=self.stderr.finish(),
             memory=self._memory.history(time.monotonic()),

@@ -1,7 +1,7 @@
 """A library is built for another kind of processor than this one.
 
 Signs: an OSError or ImportError for a library whose file says so: its ELF header, where the loader says only "No such
-file", or the loader's own words.
+file", or the loader's own words. "Exec format error" is none of these: a script without `#!` has it, too.
 
 Pure. Runs in: main process.
 """
@@ -11,24 +11,24 @@ from __future__ import annotations
 import re
 
 from holdfast.diagnosis import signs, wording
-from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, RaisedException
 
 NAME = "wrong-architecture library"
-_IN_WORDS = re.compile(r"wrong ELF class|incompatible architecture|not a valid Win32 application|Exec format error")
+_IN_WORDS = re.compile(r"wrong ELF class|incompatible architecture")
+_ON_WINDOWS = "not a valid Win32 application"  # is also said of a program that a subprocess was to run
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     raised = evidence.raised
     if raised is None:
         return None
-    in_words = _IN_WORDS.search(raised.message) if signs.is_of(raised, "OSError", "ImportError") else None
-    if not evidence.wrong_machine and in_words is None:
+    if not evidence.wrong_machine and not _is_said(raised):
         return None
     line = signs.exception_line(evidence)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN,
-        summary=f"could not load a library that is built for another processor: {wording.one_line(line, 120)}",
+        summary=f"could not load a file that is built for another processor: {wording.one_line(line, 120)}",
         because=wording.one_line(evidence.wrong_machine) or f"the loader says so: {line}",
         where=signs.where(evidence),
         evidence=(line,),
@@ -37,3 +37,11 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
             "pip install --force-reinstall --no-cache-dir PACKAGE   if an environment was copied from another machine",
         ),
     )
+
+
+def _is_said(raised: RaisedException) -> bool:
+    """Whether the loader of libraries says so."""
+    if not signs.is_of(raised, "OSError", "ImportError"):
+        return False
+    is_library = signs.is_of(raised, "ImportError") or "ctypes" in raised.traceback
+    return _IN_WORDS.search(raised.message) is not None or (is_library and _ON_WINDOWS in raised.message)
