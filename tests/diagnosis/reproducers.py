@@ -282,7 +282,17 @@ NO_MAIN_GUARD = Reproducer(
 )
 """Has a script of its own, tests/programs/no_main_guard.py. No worker comes to be."""
 
-ALL = (*REPRODUCERS, NO_MAIN_GUARD)
+INTERRUPTED = Reproducer(
+    "a signal handler that raises inside next()",
+    "interrupted by a signal handler",
+    "",
+    error="",
+    says=("loader was interrupted by a signal handler that raised inside next()", "a flag"),
+    names_worker=False,
+)
+"""It is the main process that is struck: it has a test of its own."""
+
+ALL = (*REPRODUCERS, NO_MAIN_GUARD, INTERRUPTED)
 
 
 def cells() -> Iterator[tuple[Reproducer, str]]:

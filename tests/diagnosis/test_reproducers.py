@@ -6,11 +6,14 @@ import importlib
 import os
 import pickle
 import re
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data import Dataset
 
 import striking
 from helpers import Program
@@ -20,7 +23,7 @@ from holdfast.diagnosis.native.crash_page import can_have_registers
 from holdfast.errors import WorkerError
 from holdfast.incident import Incident
 from places import PLACES, nothing
-from reproducers import ALL, METHODS, NO_MAIN_GUARD, REPRODUCERS, Reproducer, cells
+from reproducers import ALL, INTERRUPTED, METHODS, NO_MAIN_GUARD, REPRODUCERS, Reproducer, cells
 from striking import BAD, MoveInit, Strike, StrikeInit, StrikesWhenLoaded, Struck
 from waits import PATIENCE_S
 
@@ -161,6 +164,64 @@ def test_a_script_without_a_main_guard_is_told_so(method: str) -> None:
         assert program.stdout.startswith("\n".join(said))
         assert "Traceback" not in program.stderr
         assert [words for words in NO_MAIN_GUARD.says if words not in program.stdout] == []
+
+
+# -- in the main process -----------------------------------------------------------------------------------------------
+
+
+class Raised(Exception):
+    """By the handler."""
+
+
+def raise_it(number: int, frame: object) -> None:
+    raise Raised
+
+
+class Slow(Dataset[int]):
+    """Every sample takes a while, so that next() has to wait."""
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.02)
+        return index
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_signal_handler_that_raises_kills_no_supervisor(method: str) -> None:
+    """Nothing was killed, and the portable backend has no supervisor at all; every sample comes once."""
+    context = None if method == "portable" else method
+    backend = "portable" if method == "portable" else None
+    before = signal.signal(signal.SIGALRM, raise_it)
+    try:
+        with DataLoader(Slow(), 1, num_workers=2, multiprocessing_context=context, backend=backend) as loader:
+            found = interrupted_epoch(loader)
+            incident = loader.incidents[-1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert found == [*range(24)]
+    assert (incident.cause, incident.confidence) == (INTERRUPTED.cause, INTERRUPTED.confidence)
+    assert (incident.pid, incident.worker_id, incident.done) == (None, None, "restarted")
+    check_words(INTERRUPTED, text_of(None, incident))
+
+
+def interrupted_epoch(loader: DataLoader[Any]) -> list[int]:
+    """All samples, with an exception of the handler in between, at least once inside next()."""
+    iterator, found = iter(loader), []
+    found.append(int(next(iterator)))
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    while True:
+        try:
+            batch = next(iterator, None)
+        except Raised:
+            continue
+        if batch is None:
+            return found
+        found.append(int(batch))
+        if not loader.incidents:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 # -- the table itself --------------------------------------------------------------------------------------------------

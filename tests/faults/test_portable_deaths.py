@@ -311,7 +311,7 @@ def test_random_numbers_go_on_as_torchs(strike: Any) -> None:
             if strike is not None:
                 strike(worker_pids(iterator)[len(ours) // 4], signal.SIGKILL)
             else:
-                iterator._backend.start_over("to see what comes of it")
+                iterator._backend.start_over()
     assert len(ours) == len(theirs)
     assert all(map(torch.equal, ours, theirs))
 
@@ -349,5 +349,5 @@ def test_an_epoch_goes_on_after_everything_was_started_over() -> None:
             for number, batch in enumerate(iterator):
                 check_batch(batch, number)
                 if number in (5, 6):
-                    iterator._backend.start_over("to see what comes of it")
+                    iterator._backend.start_over()
             assert number == BATCHES - 1

@@ -578,6 +578,15 @@ SEEN = [
         CERTAIN,
         ("out-of-memory killer was at work",),
     ),
+    Seen(
+        Evidence(Ending.SUPERVISOR, is_stopped=True),
+        "supervisor killed",
+        CERTAIN,
+        ("was stopped by a signal and not continued",),
+    ),
+    Seen(Evidence(Ending.SUPERVISOR), "supervisor killed", POSSIBLE, ("gave no sign of life",)),
+    # interrupted by a signal handler
+    Seen(Evidence(Ending.INTERRUPTED), "interrupted by a signal handler", CERTAIN, ("raised inside next()", "a flag")),
     # unknown
     Seen(
         crashed(SIGBUS, 1, 0x10, counters_before=counted(1, 1), counters_after=counted(1, 1)),
@@ -587,4 +596,5 @@ SEEN = [
     ),
     Seen(died(31), "unknown", UNKNOWN, ("seccomp", "SIGSYS")),
     Seen(Evidence(Ending.EXITED), "unknown", UNKNOWN, ("was lost",)),
+    Seen(Evidence(Ending.SUPERVISOR, 1), "unknown", UNKNOWN, ("exited with status 1",)),
 ]

@@ -56,6 +56,7 @@ anything = st.builds(
     missing=words,
     pid=st.none() | small,
     threads=counts,
+    is_stopped=st.booleans(),
     waiting_in=texts,
     cpu=texts,
     wrong_machine=texts,

@@ -23,6 +23,7 @@ from holdfast.diagnosis.causes import (
     handle_opened_before_fork,
     hang,
     illegal_instruction,
+    interrupted,
     killed_by_another_process,
     missing_main_guard,
     out_of_memory,
@@ -55,6 +56,7 @@ SPECIFIC: tuple[Cause, ...] = (
     too_many_open_files,
     shared_memory_full,
     supervisor_killed,
+    interrupted,
     stopped,
     out_of_memory,
     killed_by_another_process,
@@ -85,6 +87,7 @@ NOT_OF_THE_SAMPLE = frozenset(
     for cause in (
         before_first_sample,
         cuda_after_fork,
+        interrupted,
         killed_by_another_process,
         missing_main_guard,
         out_of_memory,

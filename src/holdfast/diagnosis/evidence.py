@@ -30,6 +30,7 @@ class Ending(StrEnum):
     STOPPED = "stopped"  # ended by us: stopped by a signal and not continued
     RAISED = "raised"  # alive: an exception
     SUPERVISOR = "supervisor"  # not a worker: the supervisor was lost
+    INTERRUPTED = "interrupted"  # not a worker: a signal handler raised inside next(), and all workers start over
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class Evidence:
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
     pid: int | None = None  # the worker's own: a signal it sent to itself did not come from another process
     threads: int | None = None  # of one that hung: how many it had, native ones too
+    is_stopped: bool = False  # of a supervisor that gives no sign of life: whether a signal has stopped it
     waiting_in: str = ""  # of one that hung: where in the kernel it sleeps, as /proc/PID/wchan says: "futex_wait_queue"
     # Added in the main process, by `facts.gather`:
     cpu: str = ""  # "AMD EPYC 7B13"

@@ -52,6 +52,7 @@ class Account:
     attempts: int | None = None
     done: str = ""
     lost_with_it: tuple[Any, ...] = ()  # the other samples of a batch that is not delivered
+    who: str = ""  # where it was no worker: "supervisor", "main process"
     may_be_skipped: bool = True  # False where on_error has no say, as for ImportError and MemoryError
 
 
@@ -65,7 +66,7 @@ def render(account: Account) -> str:
 
 def first_line(account: Account) -> str:
     """ "worker 1 (pid 41822) died of an illegal instruction while loading sample 17"."""
-    who = "supervisor" if account.worker_id is None else f"worker {account.worker_id}"
+    who = account.who or ("supervisor" if account.worker_id is None else f"worker {account.worker_id}")
     pid = "" if account.pid is None else f" (pid {account.pid})"
     return one_line(f"{who}{pid} {one_line(account.diagnosis.summary, 300)}{_doing(account)}", 500)
 
@@ -85,7 +86,7 @@ def incident_of(account: Account, seen: str = "") -> Incident:
         batch=account.batch,
         attempt=account.attempt,
         confidence=str(diagnosis.confidence),
-        summary=diagnosis.summary,
+        summary=f"{account.who} {diagnosis.summary}" if account.who else diagnosis.summary,
         because=diagnosis.because,
         where=diagnosis.where,
         evidence="\n".join([*facts, seen]).strip(),

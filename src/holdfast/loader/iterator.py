@@ -293,7 +293,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if self._due is not None:
             self._book_due()
         self._supply.mend(iter(self._index_sampler) if self._is_iterable else None)
-        self._backend.start_over("a signal handler raised inside next()")
+        self._backend.start_over()  # a signal handler raised inside next()
         events = self._backend.wait(0.0)
         if events and events[0] is self._handling:
             events.popleft()  # half done: the unit is finished, or it is asked for again

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
-from holdfast.diagnosis.evidence import Confidence
+from holdfast.diagnosis.evidence import Confidence, Ending
 from holdfast.diagnosis.message import Account
 from holdfast.errors import (
     TooManyRestarts,
@@ -21,7 +21,7 @@ from holdfast.errors import (
     WorkerTimeout,
 )
 from holdfast.incident import Incident, bounded_repr
-from holdfast.workers.backend import WorkerLost
+from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.board import DOING, Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
@@ -107,6 +107,12 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
         **where,
     )
     return message.incident_of(account, seen=lost.evidence.python_stack)
+
+
+def incident_of_all(lost: SupervisorLost, done: str, epoch: int) -> Incident:
+    """Of all workers that were lost together."""
+    who = "supervisor" if lost.evidence.ending is Ending.SUPERVISOR else "loader"
+    return message.incident_of(Account(lost.diagnosis, pid=lost.pid, epoch=epoch, done=done, who=who))
 
 
 def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:

@@ -103,16 +103,7 @@ class Rescue:
             note()
 
     def supervisor_lost(self, lost: SupervisorLost, num_workers: int) -> None:
-        self._ledger.note(
-            Incident(
-                "supervisor killed",
-                "restarted",
-                pid=lost.pid,
-                epoch=self._bad.epoch,
-                summary=lost.reason,
-                confidence="certain",
-            )
-        )
+        self._ledger.note(losses.incident_of_all(lost, "restarted", self._bad.epoch))
         for worker_id in range(num_workers):
             self._carry_on(worker_id)
 
@@ -120,8 +111,8 @@ class Rescue:
         """What ran the workers has given up."""
         if error.incident is None:
             summary = str(error).split("\n", 1)[0]
-            error.incident = Incident("supervisor killed", "raised", confidence="likely", summary=summary)
-        error.incident = dataclasses.replace(error.incident, epoch=self._bad.epoch)
+            error.incident = Incident("unknown", "raised", confidence="unknown", summary=summary)
+        error.incident = dataclasses.replace(error.incident, done="raised", epoch=self._bad.epoch)
         self._ledger.note(error.incident)
 
     def _carry_on(self, worker_id: int) -> None:

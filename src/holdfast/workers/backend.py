@@ -50,12 +50,22 @@ class WorkerLost:
         return inquiry.diagnose(self.evidence)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SupervisorLost:
-    """The supervisor and all its workers are gone; new ones have been started. Every unfinished unit is lost."""
+    """All workers are gone, and the supervisor where there is one; new ones have been started.
 
-    pid: int
-    reason: str
+    Every unfinished unit is lost. The evidence says whether the supervisor was lost, or the workers had to start over.
+    """
+
+    evidence: Evidence
+
+    @property
+    def pid(self) -> int | None:
+        return self.evidence.pid
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        return inquiry.diagnose(self.evidence)
 
 
 Event = UnitDone | WorkerLost | SupervisorLost
@@ -125,8 +135,11 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
-    def start_over(self, reason: str) -> None:
-        """End all workers and start them anew, as if the supervisor had been lost. What they had finished is kept."""
+    def start_over(self) -> None:
+        """End all workers and start them anew, as if the supervisor had been lost. What they had finished is kept.
+
+        For when a signal handler has raised inside next().
+        """
 
     def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
         """Tell all workers, or one, that a new epoch begins."""

@@ -30,11 +30,13 @@ from typing import Any, NamedTuple
 
 import torch.multiprocessing
 
-from holdfast.errors import TooManyRestarts, WorkerInitError
+from holdfast.diagnosis.collect import MemoryWatch
+from holdfast.diagnosis.evidence import Ending, Evidence
+from holdfast.errors import WorkerInitError
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
-from holdfast.workers import channel, messages, no_start, start_methods, supervisor
+from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
@@ -82,6 +84,7 @@ class Crew:
         self._board = Board.create(job.num_workers)
         self._process: Any = None
         self._pidfd = -1
+        self._memory: MemoryWatch | None = None  # of the supervisor
         self._control: Channel | None = None
         self._control_open = False
         self._is_forked = False
@@ -149,6 +152,7 @@ class Crew:
         # Ours to end, not multiprocessing's: its exit handler would signal it from a forked child of this process too.
         multiprocessing.process._children.discard(self._process)  # type: ignore[attr-defined]
         self._pidfd = os.pidfd_open(self._process.pid)
+        self._memory = MemoryWatch(self._process.pid)
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
         self._control_open = True
@@ -251,7 +255,7 @@ class Crew:
             elif fd != self._pidfd:
                 self._listen()
         if any(fd == self._pidfd for fd, _ in ready):
-            self._replace_supervisor("died")
+            self._replace_supervisor(has_ended=True)
 
     def _hear(self, link: _Link, what: int) -> None:
         if what & select.POLLOUT:
@@ -299,7 +303,7 @@ class Crew:
                 self._bury(message)
                 continue
             if len(fds) != 2:
-                raise WorkerInitError("no descriptors left to talk to a new worker (try `ulimit -n 4096`)")
+                raise giving_up.no_descriptors()
             self._welcome(message, *fds)
             self._mail.popleft()
 
@@ -330,6 +334,8 @@ class Crew:
             exited.reason,
             exited.evidence,
         )
+        if self._memory is not None:
+            self._memory.look_again()  # a kill that was counted by now was this worker's
         self._unsettled.add(exited.worker_id)
         self._mail.popleft()
         self._backlog.append(lost)
@@ -353,6 +359,8 @@ class Crew:
     # -- the supervisor's health -----------------------------------------------------------------------------------
 
     def _check_pulse(self, waited_s: float) -> None:
+        if self._memory is not None:
+            self._memory.tick(time.monotonic(), 0, 0)
         ticks = self._board.ticks()
         if ticks != self._ticks_seen:
             self._ticks_seen, self._silent_s = ticks, 0.0
@@ -361,11 +369,11 @@ class Crew:
         # While it imports the user's modules or starts a new interpreter it cannot tick, for as long as that takes.
         is_busy = self._board.is_busy() and not _is_stopped(self._process.pid)
         if self._silent_s >= (_SILENT_WHEN_BUSY_S if is_busy else _SILENT_AFTER_S):
-            self._replace_supervisor("stopped")
+            self._replace_supervisor(has_ended=False)
 
-    def _replace_supervisor(self, how: str) -> None:
+    def _replace_supervisor(self, *, has_ended: bool) -> None:
         """Kill what is left, keep what was finished, start anew."""
-        pid, had_workers = self._process.pid, bool(self._links)
+        lost, had_workers = SupervisorLost(self._seen_of_supervisor(has_ended)), bool(self._links)
         why = None if had_workers else self._why_no_start()
         self._bury_everything()
         self._restarts_in_a_row += 1
@@ -373,8 +381,24 @@ class Crew:
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
             if why is not None:
                 raise why
-            raise TooManyRestarts(_NO_PROGRESS.format(pid=pid, how=how, count=self._restarts_in_a_row))
-        self._start_anew(pid, f"supervisor (pid {pid}) {how}")
+            raise giving_up.no_progress(lost, self._restarts_in_a_row)
+        self._start_anew(lost)
+
+    def _seen_of_supervisor(self, has_ended: bool) -> Evidence:
+        """Before anything is ended by us."""
+        assert self._memory is not None
+        if has_ended:
+            self._process.join(_STOP_MARGIN_S)  # a fork server says a little later how it ended
+        before, after = self._memory.around_death()
+        return Evidence(
+            Ending.SUPERVISOR,
+            exit_code=self._process.exitcode if has_ended else None,
+            start_method=self.start_method,
+            counters_before=before,
+            counters_after=after,
+            pid=self._process.pid,
+            is_stopped=not has_ended and _is_stopped(self._process.pid),
+        )
 
     def _why_no_start(self) -> WorkerInitError:
         """A supervisor is gone that has not started a worker: of the main script, or of a module of the user's."""
@@ -383,18 +407,18 @@ class Crew:
         module = sorted(self._carried.modules)[number - 1] if number else None
         return no_start.error_of("supervisor", self._process.pid, self._process.exitcode, module)
 
-    def start_over(self, reason: str) -> None:
-        pid = self._process.pid if self._process is not None else 0
+    def start_over(self) -> None:
         self._bury_everything()
-        self._start_anew(pid, reason)
+        self._start_anew(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method)))
 
-    def _start_anew(self, pid: int, reason: str) -> None:
+    def _start_anew(self, lost: SupervisorLost) -> None:
         try:
             self.start()
         except OSError as error:
-            raise WorkerInitError(f"{reason}; another supervisor could not be started") from error
+            why = lost.diagnosis.summary
+            raise giving_up.cannot_start(error, f"no other supervisor was started for one that {why}") from error
         self._unsettled.update(range(len(self._workers)))
-        self._backlog.append(SupervisorLost(pid, reason))
+        self._backlog.append(lost)
 
     def _bury_everything(self) -> None:
         self._kill_everything()
@@ -489,6 +513,3 @@ def _is_stopped(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
     except (OSError, IndexError):
         return False
-
-
-_NO_PROGRESS = "the supervisor process (pid {pid}) {how}, {count} times in a row without a batch in between"

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import multiprocessing.process
 import os
-import signal
+import sys
 
+from holdfast.diagnosis import inquiry, signs, wording
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
+from holdfast.diagnosis.message import Account
 from holdfast.errors import WorkerInitError
-from holdfast.incident import Incident
+from holdfast.workers import giving_up
 
 SUPERVISOR = "holdfast-supervisor"
 RECRUIT = "holdfast-recruit"
 _UNGUARDED_STATUS = 97
+_ITSELF = "exit by user code", "failure before the first sample", "unknown"  # say no more than that it has ended
 
 
 def leave_if_unguarded() -> None:
@@ -28,51 +32,59 @@ def leave_if_unguarded() -> None:
         os._exit(_UNGUARDED_STATUS)
 
 
-def error_of(who: str, pid: int, exitcode: int | None, importing: str | None) -> WorkerInitError:
-    """What to raise. `importing`: the module that it was importing for the dataset, if it had come so far."""
+def error_of(
+    who: str, pid: int, exitcode: int | None, importing: str | None, stderr_tail: str | None = None
+) -> WorkerInitError:
+    """What to raise. `importing`: the module that it was importing for the dataset, if it had come so far.
+
+    `stderr_tail`: what it wrote there last; None where it wrote to the terminal itself.
+    """
     if exitcode == _UNGUARDED_STATUS:
-        cause, confidence, text = "missing main guard", "certain", _UNGUARDED.format(who=who, pid=pid)
+        diagnosis = _unguarded(who)
     else:
-        cause, confidence = "failure before the first sample", "certain"
-        shape = _IN_SCRIPT if importing is None else _IN_MODULE
-        text = shape.format(who=who, pid=pid, ended=_how_it_ended(exitcode), module=importing)
-    error = WorkerInitError(text)
-    first, *others = text.split("\n")
-    error.incident = Incident(
-        cause, "raised", pid=pid, phase="starting", confidence=confidence, summary=first, because="\n".join(others)
+        evidence = Evidence(Ending.EXITED, exitcode, "starting", stderr_tail=stderr_tail or "", pid=pid)
+        missing = ("what it wrote to stderr: it wrote to the terminal itself",) if stderr_tail is None else ()
+        diagnosis = _in_import(evidence, importing, missing)
+    done = "no worker was started: another process would end the same way"
+    return giving_up.told(WorkerInitError, Account(diagnosis, pid=pid, phase="starting", done=done, who=who))
+
+
+def _unguarded(who: str) -> Diagnosis:
+    return Diagnosis(
+        cause="missing main guard",
+        confidence=Confidence.CERTAIN,
+        summary="found no `if __name__ == '__main__':` around the code of the main script that uses the loader",
+        because="the start methods spawn and forkserver import the main script in each new process",
+        evidence=(f"the {who} process imported the script, and so came to start workers of its own",),
+        advice=(
+            "put what runs the training under `if __name__ == '__main__':`",
+            'DataLoader(..., multiprocessing_context="fork")   on Linux: does not import the script again',
+        ),
     )
-    return error
 
 
-def _how_it_ended(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "it made no progress"
-    if exitcode >= 0:
-        return f"it exited with status {exitcode}"
-    try:
-        return f"it was killed by {signal.Signals(-exitcode).name}"
-    except ValueError:
-        return f"it was killed by signal {-exitcode}"
+def _in_import(evidence: Evidence, importing: str | None, missing: tuple[str, ...]) -> Diagnosis:
+    """What the engine says, in the place that is known here; and how to see the error whole."""
+    found = inquiry.diagnose(evidence)
+    ended = signs.ended(evidence) if evidence.exit_code is not None else "made no progress"
+    where, again = _place(importing)
+    said = signs.died_of_exception(evidence)[0]
+    return Diagnosis(
+        cause="failure before the first sample" if found.cause in _ITSELF else found.cause,
+        confidence=Confidence.CERTAIN if found.cause in _ITSELF else found.confidence,
+        summary=f"{ended} {where}",
+        because=f"{where} it {ended}" + (f": {wording.one_line(said)}" if said else ""),
+        evidence=(*found.evidence, *(f"not available: {what}" for what in missing)),
+        advice=again,
+    )
 
 
-_UNGUARDED = """\
-the main script has no `if __name__ == '__main__':` around the code that uses the loader
-
-  where      the {who} process (pid {pid}) imported the script, and so came to start workers of its own
-  cause      the start methods spawn and forkserver import the main script in each new process (certain)
-  try        put what runs the training under `if __name__ == '__main__':`
-             DataLoader(..., multiprocessing_context="fork")   on Linux: does not import the script again"""
-
-_IN_SCRIPT = """\
-the {who} process (pid {pid}) died before it could start a worker: {ended}
-
-  where      in the main script or what that imports, which the start methods spawn and forkserver import anew
-  cause      its own error is on stderr
-  try        put what runs the training under `if __name__ == '__main__':`: then an import of the script runs nothing"""
-
-_IN_MODULE = """\
-the {who} process (pid {pid}) died before it could start a worker: {ended}
-
-  where      while importing {module}, for dataset, collate_fn or worker_init_fn
-  cause      its own error, if it had time for one, is on stderr
-  try        python -c 'import {module}'"""
+def _place(importing: str | None) -> tuple[str, tuple[str, ...]]:
+    """Where it was, in words, and what shows its error whole."""
+    if importing is not None:
+        where = f"while importing {importing}, for dataset, collate_fn or worker_init_fn"
+        return where, (f"python -c 'import {importing}'   shows the error whole",)
+    script = wording.one_line(sys.argv[0], 120) or "train.py"
+    guard = "put what runs the training under `if __name__ == '__main__':`: then an import of the script runs nothing"
+    run = f"""python -c "import runpy; runpy.run_path('{script}', run_name='__mp_main__')"   shows the error whole"""
+    return "while importing the main script, as spawn and forkserver do", (run, guard)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -27,11 +26,12 @@ from typing import Any
 
 import torch.multiprocessing
 
+from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
 from holdfast.transport import names
 from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
-from holdfast.workers import messages, no_start
+from holdfast.workers import giving_up, messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board, Doing, Phase
@@ -278,7 +278,8 @@ class PortableCrew:
         replaced = worker_id not in self._retired
         if replaced and not self._is_worth_another(worker_id, exitcode, doing):
             if not recruit.line.was_heard:
-                raise no_start.error_of(f"worker {worker_id}", recruit.pid, exitcode, None)
+                tail = recruit.evidence(doing).stderr_tail
+                raise no_start.error_of(f"worker {worker_id}", recruit.pid, exitcode, None, tail)
             replaced = False
         if not replaced:
             del self._by_worker[worker_id]
@@ -299,8 +300,8 @@ class PortableCrew:
         try:
             self._begin_life(recruit.worker_id)
         except Exception as error:
-            message = f"worker {recruit.worker_id} (pid {recruit.pid}) is gone and another cannot be started"
-            raise WorkerInitError(message, worker_id=recruit.worker_id) from error
+            done = f"worker {recruit.worker_id} (pid {recruit.pid}) is gone, and no other was started"
+            raise giving_up.cannot_start(error, done, recruit.worker_id) from error
 
     def _drain(self, recruit: Recruit) -> None:
         while recruit.line.has_news():
@@ -311,7 +312,7 @@ class PortableCrew:
         recruit.forget()
         self._recruits.remove(recruit)
 
-    def start_over(self, reason: str) -> None:
+    def start_over(self) -> None:
         for recruit in self._recruits:
             recruit.process.kill()
         _join(self._recruits, _GONE_AFTER_KILL_S)
@@ -327,8 +328,9 @@ class PortableCrew:
                 if worker_id not in self._retired:
                     self._begin_life(worker_id)
         except Exception as error:
-            raise WorkerInitError(f"{reason}; the workers could not be started again") from error
-        self._backlog.append(SupervisorLost(os.getpid(), reason))
+            done = "the workers were ended after a signal handler raised inside next(), and not started again"
+            raise giving_up.cannot_start(error, done) from error
+        self._backlog.append(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method)))
 
     def _dismiss(self, recruit: Recruit) -> None:
         """It has ended, or is abandoned, and nobody takes its place."""
