@@ -257,6 +257,11 @@ SEEN = [
     Seen(crashed(SIGSEGV, 1, **OVERFLOW), "stack overflow", CERTAIN, ("libfast.so+0x1110",)),
     Seen(crashed(SIGSEGV, 1, **OVERFLOW, mappings=()), "stack overflow", LIKELY),
     Seen(exited(0xC00000FD), "stack overflow", CERTAIN),
+    Seen(
+        crashed(SIGSEGV, 2, 0x7F4000000FF8, stack_pointer=0x7F4000001000, stack_limit_bytes=STACK_BYTES),
+        "stack overflow",
+        LIKELY,
+    ),
     # illegal instruction
     Seen(
         crashed(SIGILL, 2, 0x7F0000001110, place=AVX512, cpu="AMD EPYC 7B13"),

@@ -239,3 +239,23 @@ def test_of_an_exception_with_a_cause_the_last_is_told() -> None:
     error = ValueError("outer")
     error.__cause__ = ValueError("inner")
     assert losses.raised(capture(error, "")) == "ValueError: outer"
+
+
+def test_an_incident_has_the_tail_of_stderr() -> None:
+    """As the docs say of the record: what the library wrote before it crashed. Bounded."""
+    tail = "x" * 9000 + "\ndecoder: frame 17 has no keyframe\n"
+    evidence = Evidence(ENDINGS[Reason.EXITED], -11, "loading", "fork", python_stack=STACK, stderr_tail=tail)
+    worker = WorkerLost(3, 4711, -11, Doing(Phase.FETCH, 8, 1, 1), True, Reason.EXITED, evidence)
+    seen = losses.incident(worker, [10, 17], "restarted").evidence
+    assert STACK.strip() in seen
+    assert seen.endswith("decoder: frame 17 has no keyframe")
+    assert "last on its stderr:\n" in seen
+    assert len(seen) < 5000
+
+
+def test_a_timeout_of_torchs_is_an_incident() -> None:
+    """It is not known that a worker hangs: how to find out is said."""
+    incident = losses.incident_of_timeout(5.0, epoch=1)
+    assert (incident.cause, incident.confidence, incident.epoch) == ("hang", "possible", 1)
+    assert str(incident).startswith("loader had no batch within timeout=5 while waiting for a batch")
+    assert "sample_timeout" in incident.advice[0]

@@ -21,7 +21,7 @@ from holdfast.loader import losses
 from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
 from holdfast.loader.interrupts import came_from_handler
 from holdfast.loader.ledger import Blame, Ledger
-from holdfast.loader.supply import Supply
+from holdfast.loader.supply import ASKING, Supply
 from holdfast.loader.units import UnitState
 from holdfast.workers import messages, rng
 from holdfast.workers.board import private_row
@@ -123,6 +123,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         except Exception as error:
             if not came_from_handler(error):
                 self._supply.taken()
+                self._ledger.note(losses.incident_of_own(error, ASKING, epoch=self._bad.epoch))
             raise
         self._supply.taken()
         if state is None:
@@ -214,6 +215,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
                 return batch, None
             except Exception as error:
                 if not self._policy.care.may_pass_over(error):
+                    losses.attach(error, self._note(capture(error, ""), "raised", phase="collating"))
                     raise
                 self._error = error
             retries -= 1

@@ -36,7 +36,7 @@ from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
-from holdfast.loader.supply import Supply
+from holdfast.loader.supply import ASKING, Supply
 from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
@@ -197,7 +197,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             state = self._supply.peek()
         except Exception as raised:
-            if is_first or came_from_handler(raised):
+            if came_from_handler(raised):
+                raise
+            if is_first:
+                self._rescue.note_own(raised, ASKING)
                 raise
             # Delivered at its own place: the batches before it are good and are not lost.
             error = raised
@@ -208,6 +211,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         state.worker_id = worker_id
         self._units.add(unit, state)
         self._supply.taken()
+        if error is not None:
+            self._rescue.note_own(error, ASKING, unit)
         error = error or self._lost_streams.get(worker_id)
         if error is None:
             self._send(unit)
@@ -379,7 +384,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 self._ledger.run.tick(now, self._worker_pids)
                 if now >= deadline:
                     self._is_clean = True
-                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                    timed_out = RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                    self._rescue.note_timeout(timed_out, self._timeout)
+                    raise timed_out
                 if self._refuge is not None and self._refuge.is_ending:
                     self.give_up(RuntimeError("this iterator was closed while next() was waiting"))
                     return
@@ -429,6 +436,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             state = self._units.take(done)
         except DescriptorsRanOut:
             error = OSError(errno.EMFILE, "a batch could not be received: this process has too many open files")
+            self._rescue.note_own(error, "receiving a batch", unit)
             self.fail(unit, error)
             return
         self._ledger.has_been_ready = True

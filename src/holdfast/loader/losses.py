@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
-from holdfast.diagnosis.evidence import Confidence, Ending
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending
 from holdfast.diagnosis.message import Account
 from holdfast.errors import (
     TooManyRestarts,
@@ -23,10 +23,11 @@ from holdfast.errors import (
 from holdfast.incident import Incident, bounded_repr
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.board import DOING, Phase
-from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.failures import Failure, capture, rebuild
 from holdfast.workers.messages import Reason
 
 _SIGKILL = 9
+_TAIL_KEPT = 4096  # characters of a worker's stderr in its incident
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
@@ -106,7 +107,9 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
         done=done,
         **where,
     )
-    return message.incident_of(account, seen=lost.evidence.python_stack)
+    tail = lost.evidence.stderr_tail[-_TAIL_KEPT:].strip()
+    said = f"last on its stderr:\n{tail}" if tail else ""
+    return message.incident_of(account, seen="\n".join([lost.evidence.python_stack, said]).strip())
 
 
 def incident_of_all(lost: SupervisorLost, done: str, epoch: int) -> Incident:
@@ -121,6 +124,28 @@ def incident_of(failure: Failure, done: str, start_method: str = "", phase: str 
     evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method)
     account = Account(diagnosis=inquiry.diagnose(evidence), phase=phase, done=done, **where)
     return message.incident_of(account, seen=failure.traceback)
+
+
+def incident_of_own(error: BaseException, phase: str, **where: Any) -> Incident:
+    """Of an exception in this process, which then carries it."""
+    noted = incident_of(capture(error, ""), "raised", phase=phase, **where)
+    attach(error, noted)
+    return noted
+
+
+def incident_of_timeout(timeout_s: float, **where: Any) -> Incident:
+    """torch's `timeout` is over: no batch came, and no worker is known to hang."""
+    diagnosis = Diagnosis(
+        cause="hang",
+        confidence=Confidence.POSSIBLE,
+        summary=f"had no batch within timeout={timeout_s:g}",
+        because="a worker hangs, or to load the next batch takes longer than that",
+        advice=(
+            "DataLoader(..., sample_timeout=...)   ends a worker that hangs, names its sample and shows its stack",
+            "DataLoader(..., timeout=...)   a longer one, where a batch may really take that long",
+        ),
+    )
+    return message.incident_of(Account(diagnosis, phase="waiting for a batch", done="raised", who="loader", **where))
 
 
 def lost_with(failure: Failure, indices: list[Any]) -> str:

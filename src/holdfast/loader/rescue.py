@@ -237,6 +237,16 @@ class Rescue:
         sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
         return self._note_raised(unit, state.worker_id, sample, "raised", () if self._is_iterable else state.listed)
 
+    def note_own(self, error: BaseException, phase: str, unit: int | None = None) -> None:
+        """An exception was raised in this process, and not in a worker."""
+        where = {"epoch": self._bad.epoch} if unit is None else self._at(unit)
+        self._ledger.note(losses.incident_of_own(error, phase, **where))
+
+    def note_timeout(self, error: BaseException, timeout_s: float) -> None:
+        noted = losses.incident_of_timeout(timeout_s, epoch=self._bad.epoch)
+        self._ledger.note(noted)
+        losses.attach(error, noted)
+
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
     def took_out(self, unit: int, worker_id: int, bad: Sequence[messages.BadSample]) -> None:

@@ -37,6 +37,9 @@ class _Raised(NamedTuple):
 _KEPT = (_Given, _Raised)
 
 
+ASKING = "asking the sampler"
+
+
 class Supply:
     """The indices of one epoch. `ended` when the sampler has no more."""
 

@@ -1,6 +1,6 @@
 """Native code ran into a trap that its compiler put there on purpose: a failed check, or a place it must never reach.
 
-Signs: SIGILL (or SIGTRAP) at `ud2` or its kin. The CPU lacks nothing: the program stopped itself.
+Signs: SIGILL at `ud2` or its kin. The CPU lacks nothing: the program stopped itself.
 
 Pure. Runs in: main process.
 """
@@ -15,8 +15,7 @@ NAME = "compiler trap"
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     place = signs.place_of(evidence)
-    is_ended_so = signs.is_crash_by(evidence, wording.SIGILL) or signs.is_crash_by(evidence, wording.SIGTRAP)
-    if not is_ended_so or place is None or not place.is_trap:
+    if not signs.is_crash_by(evidence, wording.SIGILL) or place is None or not place.is_trap:
         return None
     instruction = wording.one_line(place.instruction, 40) or "ud2"
     library = wording.one_line(wording.file_name(place.library), 60)

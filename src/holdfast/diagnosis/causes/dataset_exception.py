@@ -1,6 +1,7 @@
-"""The dataset, its transforms or `collate_fn` raised an exception; the worker is alive.
+"""The dataset, its transforms, `collate_fn` or the sampler raised an exception; the worker is alive.
 
-Signs: an exception arrived from the worker, and it has none of the signs of a more special cause.
+Signs: an exception arrived from the worker, or was raised in the main process, and it has none of the signs of a more
+special cause.
 
 Pure. Runs in: main process.
 """

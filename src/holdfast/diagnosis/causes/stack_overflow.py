@@ -1,6 +1,7 @@
 """The stack overflowed: a recursion that went too deep, or a large array on the stack.
 
-Signs: SIGSEGV at an address close to the stack pointer and at the end of the stack's room, or in its guard page.
+Signs: SIGSEGV at an address close to the stack pointer and at the end of the stack's room, or in its guard page. Of a
+thread other than the first, as a worker's is if a thread forked it, the room is not known: there it is likely.
 
 Pure. Runs in: main process.
 """
@@ -8,7 +9,7 @@ Pure. Runs in: main process.
 from __future__ import annotations
 
 from holdfast.diagnosis import python_frames, signs, wording
-from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Frame
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Frame, Mapping
 
 NAME = "stack overflow"
 _PAGE = 4096
@@ -42,16 +43,25 @@ def _confidence(evidence: Evidence, frame: Frame, address: int) -> Confidence | 
         is_at_pointer = abs(address - frame.stack_pointer) <= _PAGE
         return Confidence.LIKELY if is_at_pointer and mapping is None else None
     limit = evidence.stack_limit_bytes
+    if not _is_of_first_thread(stack, limit, frame.stack_pointer):
+        return Confidence.LIKELY if mapping is None else None
     used = stack.end - address  # the mapping was noted earlier, and has grown since: only its end is sure
     if limit is not None and 0 < limit < _UNLIMITED:
         return Confidence.CERTAIN if limit - _CLOSE <= used <= limit + _GAP else None
     return Confidence.LIKELY if mapping is None and address < stack.start else None
 
 
+def _is_of_first_thread(stack: Mapping, limit: int | None, stack_pointer: int) -> bool:
+    """Whether the stack pointer is in, or just below, the room that the kernel gives to the first thread's stack."""
+    room = limit if limit is not None and 0 < limit < _UNLIMITED else stack.end
+    return stack.end - room - _GAP <= stack_pointer <= stack.end
+
+
 def _diagnosis(evidence: Evidence, confidence: Confidence) -> Diagnosis:
     frame, deep = signs.frame_of(evidence), python_frames.recursion(signs.frames(evidence))
     limit = evidence.stack_limit_bytes
-    room = f" of {wording.size(limit)}" if limit is not None and 0 < limit < _UNLIMITED else ""
+    is_known = confidence is Confidence.CERTAIN and limit is not None and 0 < limit < _UNLIMITED
+    room = f" of {wording.size(limit or 0)}" if is_known else ""
     lines = () if frame is None else (f"address {frame.address or 0:#x}, stack pointer {frame.stack_pointer:#x}",)
     return Diagnosis(
         cause=NAME,
