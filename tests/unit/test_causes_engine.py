@@ -46,6 +46,7 @@ anything = st.builds(
     native_stack=texts,
     stderr_tail=texts,
     memory=st.lists(readings, max_size=3).map(tuple),
+    memory_at_start_bytes=numbers,
     counters_before=counters,
     counters_after=counters,
     sample_timeout_s=st.none() | st.floats(),

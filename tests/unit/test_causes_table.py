@@ -7,9 +7,9 @@ import pickle
 
 import pytest
 
-from holdfast.diagnosis import engine
+from holdfast.diagnosis import engine, wording
 from holdfast.diagnosis.causes import illegal_instruction
-from holdfast.diagnosis.evidence import Evidence, MemoryCounters
+from holdfast.diagnosis.evidence import Evidence, MemoryCounters, MemoryReading
 
 from .evidence_seen import LIKELY, PERHAPS_SHARED, SEEN, SIGKILL, Seen, counted, crashed, died, hung, raised
 
@@ -103,8 +103,6 @@ def test_an_address_near_the_stack_pointer_but_inside_the_stack_is_no_overflow()
 
 def test_memory_that_did_not_grow_is_said_so() -> None:
     """The remedy depends on it."""
-    from holdfast.diagnosis.evidence import MemoryReading
-
     flat = tuple(MemoryReading(3.0 - k, 500 << 20, 1, k) for k in range(3))
     evidence = died(SIGKILL, counters_before=counted(0, 0), counters_after=counted(1, 1), memory=flat)
     text = text_of(engine.diagnose(evidence))
@@ -131,3 +129,29 @@ def test_a_folder_of_the_users_is_no_library(folder: str) -> None:
     )
     evidence = hung(python_stack="", native_stack=header, inherited_files=inherited)
     assert PERHAPS_SHARED not in text_of(engine.diagnose(evidence))
+
+
+GIB = 1 << 30
+
+
+def test_what_a_fork_inherited_is_not_its_own_memory() -> None:
+    """A leak of 700 MiB is one, however large the process is that it was forked from."""
+    leak = tuple(MemoryReading(6.0 - 0.4 * k, 8 * GIB + k * (700 << 20) // 15, k, 0) for k in range(16))
+    counts = {"counters_before": counted(0, 0), "counters_after": counted(1, 1)}
+    text = text_of(engine.diagnose(died(SIGKILL, memory=leak, memory_at_start_bytes=8 * GIB, **counts)))
+    assert "its own memory grew from 0 bytes to 700.0 MiB above its start" in text
+    assert "find what the dataset keeps" in text
+
+
+def test_samples_are_counted_only_where_all_were_seen() -> None:
+    """Between two readings of different batches lie as many as were loaded in that time."""
+    readings = [MemoryReading(6.0 - k, GIB + k * (100 << 20), 600 * k, 3) for k in range(6)]
+    assert wording.growth(readings).endswith("over the samples of its last batches (6 s)")
+    readings = [MemoryReading(6.0 - k, GIB + k * (100 << 20), 7, 10 * k) for k in range(6)]
+    assert wording.growth(readings).endswith("over its last 51 samples (6 s)")
+
+
+def test_a_few_pages_are_no_growth() -> None:
+    """What a small process has of its own may well double."""
+    readings = [MemoryReading(2.0 - k, (9 + k) << 20, 7, k) for k in range(2)]
+    assert "did not grow" in wording.growth(readings, 8 << 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -51,6 +52,19 @@ def test_readings_are_taken_now_and_then_and_bounded() -> None:
     )
     assert history[-1].unit >= 96
     assert all(reading.position == 1 and reading.anonymous_bytes > 0 for reading in history)
+
+
+def test_readings_cover_the_whole_life() -> None:
+    """A leak that takes an hour does not show in six seconds; the latest are close together all the same."""
+    watch = MemoryWatch(os.getpid())
+    for k in range(9000):
+        watch.tick(k * 0.4, unit=k, position=0)
+    ages = [reading.seconds_before_end for reading in watch.history(3600.0)]
+    assert len(ages) == 16
+    assert ages[0] == 3600.0
+    assert max(late - early for late, early in itertools.pairwise(ages[:-6])) < 1000
+    assert ages[-6] < 5
+    assert watch.at_start_bytes > 0
 
 
 class Counting:

@@ -9,13 +9,13 @@ Cheap, bounded, and never raising: what cannot be read is left out. Runs in: sup
 from __future__ import annotations
 
 import socket
-from collections import deque
 from pathlib import Path
 
 from holdfast.diagnosis.evidence import MemoryCounters, MemoryReading
 from holdfast.memory import cgroups, readings
 
 _READINGS = 16
+_LATEST = 6  # of these, one after the other
 _INTERVAL_S = 0.4
 _INHERITED = 200
 _UNINTERESTING = ("/dev/", "/proc/", "/sys/", "pipe:", "anon_inode:", "/memfd:")
@@ -26,7 +26,8 @@ class MemoryWatch:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._readings: deque[tuple[float, int, int, int]] = deque(maxlen=_READINGS)
+        self._readings: list[tuple[float, int, int, int]] = []  # oldest first
+        self.at_start_bytes = readings.anonymous_bytes(pid) or 0
         self._last_s = -_INTERVAL_S
         self.look_again()
 
@@ -43,7 +44,14 @@ class MemoryWatch:
         nbytes = readings.anonymous_bytes(self._pid)
         if nbytes is not None:  # of a process that has ended the last one before counts
             self._readings.append((now_s, nbytes, unit, position))
+            self._thin_out()
             self._before = self._read(self._before)
+
+    def _thin_out(self) -> None:
+        """Keep the first, the latest, and between them some that are spread over the whole life: a leak may be slow."""
+        if len(self._readings) > _READINGS:
+            kept = self._readings
+            del kept[min(range(1, _READINGS - _LATEST), key=lambda k: kept[k + 1][0] - kept[k - 1][0])]
 
     def _read(self, known: MemoryCounters | None = None) -> MemoryCounters:
         """`known`: what need not be read again, because it hardly changes."""

@@ -120,6 +120,7 @@ class Evidence:
     native_stack: str = ""  # as py-spy writes it, where that was possible
     stderr_tail: str = ""
     memory: tuple[MemoryReading, ...] = ()  # oldest first
+    memory_at_start_bytes: int = 0  # what a reading showed at its birth: of a fork, what it shares with its parent
     counters_before: MemoryCounters | None = None
     counters_after: MemoryCounters | None = None
     sample_timeout_s: float | None = None

@@ -52,6 +52,7 @@ _CODES = {
 }
 _NAMES = {value: name for name, value in list(globals().items()) if re.fullmatch(r"SIG[A-Z0-9]+", name)}
 _LONGEST = 300
+_LEAST_GROWTH = 8 << 20  # what is less is no growth to speak of
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -86,19 +87,31 @@ def seconds(value: float) -> str:
     return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
 
 
-def growth(readings: Sequence[MemoryReading]) -> str:
-    """How a worker's own memory went over its last samples; "" where that is not known. The last reading may be 0."""
+def growth(readings: Sequence[MemoryReading], at_start_bytes: int = 0) -> str:
+    """How a worker's own memory went over its samples; "" where that is not known. The last reading may be 0.
+
+    `at_start_bytes`: what it had at its birth, which for a fork is its parent's.
+    """
     seen = [reading for reading in readings if reading.anonymous_bytes > 0]
     if not seen:
         return ""
-    first, last = seen[0], seen[-1]
+    base = min(at_start_bytes, *(reading.anonymous_bytes for reading in seen))
+    first, last = (reading.anonymous_bytes - base for reading in (seen[0], seen[-1]))
+    above = " above its start" if base else ""
     if len(seen) == 1:
-        return f"its own memory was {size(last.anonymous_bytes)}, {seconds(last.seconds_before_end)} before the end"
-    samples = len({(reading.unit, reading.position) for reading in seen})
-    over = f"over its last {plural(samples, 'sample')} ({seconds(first.seconds_before_end)})"
-    if last.anonymous_bytes >= 1.1 * first.anonymous_bytes:
-        return f"its own memory grew from {size(first.anonymous_bytes)} to {size(last.anonymous_bytes)} {over}"
-    return f"its own memory did not grow {over}: {size(last.anonymous_bytes)}"
+        return f"its own memory was {size(last)}{above}, {seconds(seen[0].seconds_before_end)} before the end"
+    over = f"over {_samples(seen)} ({seconds(seen[0].seconds_before_end)})"
+    if last >= 1.1 * first and last - first >= _LEAST_GROWTH:
+        return f"its own memory grew from {size(first)} to {size(last)}{above} {over}"
+    return f"its own memory did not grow {over}: {size(last)}{above}"
+
+
+def _samples(readings: Sequence[MemoryReading]) -> str:
+    """ "its last 4 samples", where all were of one batch: how many were between two others was not counted."""
+    if len({reading.unit for reading in readings}) > 1:
+        return "the samples of its last batches"
+    positions = [reading.position for reading in readings]
+    return f"its last {plural(max(positions) - min(positions) + 1, 'sample')}"
 
 
 def plural(number: int, noun: str) -> str:

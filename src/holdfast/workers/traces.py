@@ -207,6 +207,7 @@ class KeptTraces:
             waiting_in=self._hang.waiting_in if self._hang is not None else "",
             stderr_tail=self.stderr.finish(),
             memory=self._memory.history(time.monotonic()),
+            memory_at_start_bytes=self._memory.at_start_bytes,
             counters_before=before,
             counters_after=after,
             sample_timeout_s=surroundings.sample_timeout_s,

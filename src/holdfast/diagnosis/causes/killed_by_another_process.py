@@ -52,7 +52,14 @@ def _of_sigkill(evidence: Evidence) -> Diagnosis | None:
         "a process sent it SIGKILL; which one the kernel does not tell, for SIGKILL leaves no trace in the process"
     )
     counted = "no out-of-memory kill was counted " + ("in its cgroup" if in_cgroup == 0 else "on this machine")
-    return _diagnosis(evidence, Confidence.LIKELY, because, None, counted, wording.growth(evidence.memory))
+    return _diagnosis(
+        evidence,
+        Confidence.LIKELY,
+        because,
+        None,
+        counted,
+        wording.growth(evidence.memory, evidence.memory_at_start_bytes),
+    )
 
 
 def _diagnosis(

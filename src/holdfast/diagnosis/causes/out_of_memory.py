@@ -31,7 +31,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         counted = f"kills counted on the machine (/proc/vmstat oom_kill): {on_host} more than before"
     else:
         return None
-    lines = (counted, _limit(evidence), wording.growth(evidence.memory))
+    lines = (counted, _limit(evidence), wording.growth(evidence.memory, evidence.memory_at_start_bytes))
     return Diagnosis(
         cause=NAME,
         confidence=confidence,
@@ -67,7 +67,7 @@ def _advice(evidence: Evidence) -> tuple[str, ...]:
         if limit
         else "free memory on this machine: ps aux --sort=-rss | head"
     )
-    if " grew " in wording.growth(evidence.memory):
+    if " grew " in wording.growth(evidence.memory, evidence.memory_at_start_bytes):
         return (
             "find what the dataset keeps of each sample: the worker's memory grew from sample to sample",
             fewer,
