@@ -286,6 +286,12 @@ SEEN = [
         CERTAIN,
         ("-march=x86-64-v2",),
     ),
+    Seen(
+        crashed(SIGILL, 2, place=AVX512, cpu="Intel Xeon", cpu_level="x86-64-v2", package="opencv-python"),
+        "illegal instruction",
+        CERTAIN,
+        ("this CPU (Intel Xeon, x86-64-v2)", "CFLAGS='-march=x86-64-v2'", "--no-binary opencv-python opencv-python"),
+    ),
     Seen(died(SIGILL), "illegal instruction", LIKELY, ("was not seen",)),
     # compiler trap
     Seen(

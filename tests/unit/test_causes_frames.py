@@ -12,7 +12,8 @@ import pytest
 import holdfast
 from holdfast.diagnosis import facts, python_frames, wording
 from holdfast.diagnosis.causes import illegal_instruction
-from holdfast.diagnosis.evidence import Mapping, RaisedException
+from holdfast.diagnosis.evidence import Mapping, Place, RaisedException
+from holdfast.diagnosis.native.cpu import cpu_level
 from holdfast.diagnosis.native.elf import machine_of as elf_machine_of
 
 from .evidence_seen import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
@@ -110,6 +111,32 @@ def test_python_frames_are_read_from_py_spy() -> None:
 )
 def test_flags_are_in_the_compilers_words(lacks: tuple[str, ...], flags: str) -> None:
     assert illegal_instruction._flags(lacks) == flags
+
+
+def test_flags_are_for_this_cpu_where_its_level_is_known() -> None:
+    """One of level 2 lacks more than the instruction that it met."""
+    found = [illegal_instruction._flags(("avx512f",), f"x86-64-v{level}") for level in (1, 2, 3)]
+    assert found == ["-march=x86-64", "-march=x86-64-v2", "-march=x86-64-v3"]
+
+
+@pytest.mark.parametrize(
+    ("library", "package"),
+    [
+        ("/v/site-packages/cv2/cv2.abi3.so", "opencv-python"),
+        ("/v/site-packages/PIL/_imaging.so", "pillow"),
+        ("/v/site-packages/opencv_python_headless.libs/libavcodec.so", "opencv_python_headless"),
+        ("/v/site-packages/mine/x.so", ""),
+        ("/opt/x.so", ""),
+    ],
+)
+def test_a_package_is_called_as_pip_calls_it(library: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install cv2` finds nothing, or something else."""
+    known = {"cv2": ["opencv-python"], "PIL": ["pillow"]}
+    monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: known)
+    assert facts.package_of(library) == package
+    evidence = facts.gather(crashed(4, 2, place=Place(library, 1)))
+    assert evidence.package == package
+    assert evidence.cpu_level == cpu_level()
 
 
 def frames_of(*files: str) -> list[python_frames.PythonFrame]:

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.diagnosis import engine, wording
 from holdfast.diagnosis.causes import illegal_instruction
-from holdfast.diagnosis.evidence import Evidence, MemoryCounters, MemoryReading
+from holdfast.diagnosis.evidence import Evidence, MemoryCounters, MemoryReading, Place
 
-from .evidence_seen import LIKELY, PERHAPS_SHARED, SEEN, SIGKILL, Seen, counted, crashed, died, hung, raised
+from .evidence_seen import AVX512, LIKELY, PERHAPS_SHARED, SEEN, SIGKILL, Seen, counted, crashed, died, hung, raised
 
 
 def text_of(diagnosis: engine.Diagnosis) -> str:
@@ -155,3 +155,20 @@ def test_a_few_pages_are_no_growth() -> None:
     """What a small process has of its own may well double."""
     readings = [MemoryReading(2.0 - k, (9 + k) << 20, 7, k) for k in range(2)]
     assert "did not grow" in wording.growth(readings, 8 << 20)
+
+
+def test_where_a_library_is_of_no_package_pip_is_not_advised() -> None:
+    """A folder is not called like its package, mostly: it was looked up, and is of none."""
+    text = text_of(engine.diagnose(crashed(4, 2, place=AVX512, package="")))
+    assert "pip" not in text
+    assert "rebuild libfast.so" in text
+
+
+@pytest.mark.parametrize(
+    "library", ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2", "/opt/libstdc++.so.6"]
+)
+def test_a_crash_in_a_library_of_all_programs_is_its_callers(library: str) -> None:
+    """Nobody is to rebuild libc because it was given a wrong address."""
+    advice = "\n".join(engine.diagnose(crashed(11, place=Place(library, 0x10, "memcpy"))).advice)
+    assert "update the native libraries the dataset uses" in advice
+    assert "belongs to" not in advice

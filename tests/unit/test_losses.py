@@ -28,7 +28,8 @@ def lost(
     stack: str = "",
 ) -> WorkerLost:
     evidence = Evidence(ENDINGS[reason], exitcode, DOING[phase], "fork", python_stack=stack, pid=4711)
-    return WorkerLost(3, 4711, exitcode, Doing(phase, 8, position, 1), True, reason, evidence)
+    unit = -1 if phase is Phase.STARTING else 8
+    return WorkerLost(3, 4711, exitcode, Doing(phase, unit, position, 1), True, reason, evidence)
 
 
 def given_up(lost: WorkerLost, indices: list[Any]) -> WorkerError:
@@ -259,3 +260,20 @@ def test_a_timeout_of_torchs_is_an_incident() -> None:
     assert (incident.cause, incident.confidence, incident.epoch) == ("hang", "possible", 1)
     assert str(incident).startswith("loader had no batch within timeout=5 while waiting for a batch")
     assert "sample_timeout" in incident.advice[0]
+
+
+def test_an_incident_has_the_time_of_the_death() -> None:
+    """The training step may have taken minutes before anyone asked for the next batch."""
+    evidence = Evidence(ENDINGS[Reason.EXITED], -9, "loading", "fork", seen_at=1700000000.5)
+    worker = WorkerLost(3, 4711, -9, Doing(Phase.FETCH, 8, 1, 1), True, Reason.EXITED, evidence)
+    assert losses.incident(worker, [10, 17], "restarted").time == 1700000000.5
+
+
+def test_a_worker_that_begins_another_epoch_is_not_before_its_first_sample() -> None:
+    """It has loaded those of the epochs before."""
+    doing = Doing(Phase.STARTING, 8, -1, 1)
+    evidence = Evidence(ENDINGS[Reason.EXITED], 3, doing.words, "fork")
+    error = losses.died_starting(WorkerLost(3, 4711, 3, doing, False, Reason.EXITED, evidence))
+    assert str(error).startswith("worker 3 (pid 4711) exited with status 3 while beginning an epoch")
+    assert "nothing was loaded" not in str(error)
+    assert "dataset[0]" not in str(error)

@@ -221,6 +221,7 @@ def test_the_stack_of_one_that_hangs_is_asked_for(start: Start) -> None:
     assert evidence.ending is Ending.HUNG
     assert "test_traces.py" in evidence.python_stack
     assert evidence.threads == 1
+    assert abs(time.time() - (evidence.seen_at or 0)) < PATIENCE_S
     assert evidence.missing == ()
 
 

@@ -128,6 +128,7 @@ class Evidence:
     open_files_limit: int | None = None
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
     raised: RaisedException | None = None
+    seen_at: float | None = None  # as time.time() has it: when it had ended, not when the main process heard of it
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
     pid: int | None = None  # the worker's own: a signal it sent to itself did not come from another process
     threads: int | None = None  # of one that hung: how many it had, native ones too
@@ -135,6 +136,8 @@ class Evidence:
     waiting_in: str = ""  # of one that hung: where in the kernel it sleeps, as /proc/PID/wchan says: "futex_wait_queue"
     # Added in the main process, by `facts.gather`:
     cpu: str = ""  # "AMD EPYC 7B13"
+    cpu_level: str = ""  # "x86-64-v3"
+    package: str | None = None  # as pip calls it, that the library at fault came with; "": of none; None: not looked up
     wrong_machine: str = ""  # "libfast.so is built for aarch64, and this machine is x86_64"
     mapped_file_bytes: int | None = None  # present size of the mapped file that a SIGBUS hit
     shared_memory_mount: str = ""  # the tmpfs with the mapped file that a SIGBUS hit, or /dev/shm

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import importlib.metadata
 import linecache
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Ending, Evidence, RaisedException
 from holdfast.diagnosis.native import elf
-from holdfast.diagnosis.native.cpu import cpu_name
+from holdfast.diagnosis.native.cpu import cpu_level, cpu_name
 from holdfast.diagnosis.python_frames import FRAME
 
 _LIBRARY = re.compile(r"[^\s:'\"<>]*\.so(?:\.\d+)*\b")
@@ -33,7 +34,8 @@ def gather(evidence: Evidence) -> Evidence:
     with contextlib.suppress(Exception):  # whatever is wrong with a path: the evidence is worth more than this fact
         number = signs.signal_of(evidence)
         if number == wording.SIGILL:
-            added["cpu"] = evidence.cpu or cpu_name()
+            added |= {"cpu": evidence.cpu or cpu_name(), "cpu_level": evidence.cpu_level or cpu_level()}
+            added["package"] = _package_at(evidence)
         if number == wording.SIGBUS:
             added |= _of_bus_error(evidence)
         if evidence.raised is not None and evidence.raised.errno == errno.ENOSPC:
@@ -43,6 +45,18 @@ def gather(evidence: Evidence) -> Evidence:
         if evidence.ending is Ending.HUNG:
             added["python_stack"] = with_source(evidence.python_stack)
     return dataclasses.replace(evidence, **added)  # type: ignore[arg-type]
+
+
+def _package_at(evidence: Evidence) -> str | None:
+    return evidence.package if evidence.place is None else package_of(evidence.place.library)
+
+
+def package_of(library: str) -> str:
+    """What pip calls the package that a library was installed with: opencv-python for cv2; "" where it is of none."""
+    folder = signs.package_folder(library)
+    if not folder or f"/{folder}.libs/" in library:  # where wheels keep what they bring along: named after the package
+        return folder
+    return next(iter(importlib.metadata.packages_distributions().get(folder, [])), "")
 
 
 def describe(error: BaseException, traceback: str) -> RaisedException:

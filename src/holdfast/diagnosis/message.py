@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,7 @@ class Account:
     done: str = ""
     lost_with_it: tuple[Any, ...] = ()  # the other samples of a batch that is not delivered
     who: str = ""  # where it was no worker: "supervisor", "main process"
+    seen_at: float | None = None  # time.time(); None: now
     may_be_skipped: bool = True  # False where on_error has no say, as for ImportError and MemoryError
 
 
@@ -91,6 +93,7 @@ def incident_of(account: Account, seen: str = "") -> Incident:
         where=diagnosis.where,
         evidence="\n".join([*facts, seen]).strip(),
         advice=diagnosis.advice,
+        time=time.time() if account.seen_at is None else account.seen_at,
     )
 
 

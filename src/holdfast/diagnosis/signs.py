@@ -190,6 +190,12 @@ def module_of(file: str) -> str:
     return re.sub(r"[/\\]", ".", path.rpartition(".")[0])
 
 
+def package_folder(library: str) -> str:
+    """The folder in site-packages that a library lies in: mostly called like its package; "" where it is in none."""
+    match = re.search(r"/(?:site|dist)-packages/([A-Za-z0-9_]+)(?:\.libs)?/", library)
+    return match[1] if match else ""
+
+
 def native_frames(evidence: Evidence) -> list[str]:
     """Of py-spy, innermost first: symbols and libraries. Without its header, which has the user's command line."""
     frames = [line.strip() for line in evidence.native_stack.splitlines() if line.startswith("    ")]

@@ -53,12 +53,13 @@ def given_up(lost: WorkerLost, indices: list[Any], epoch: int, batch: int, death
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
+    loaded = "nothing was loaded" if lost.doing.unit < 0 else "it was not replaced"
     account = Account(
         diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase="starting",
-        done="nothing was loaded: another worker would end the same way",
+        phase=lost.doing.words,
+        done=f"{loaded}: another worker would end the same way",
     )
     return WorkerInitError(message.render(account), worker_id=lost.worker_id)
 
@@ -68,7 +69,7 @@ def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
         diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase=DOING[lost.doing.phase],
+        phase=lost.doing.words,
         done=f"it was restarted {max_restarts} times within a minute, as max_restarts={max_restarts} allows",
     )
     return TooManyRestarts(message.render(account), worker_id=lost.worker_id)
@@ -102,9 +103,10 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
         diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase=DOING[lost.doing.phase],
+        phase=lost.doing.words,
         sample_index=_in_hand(lost, indices) if indices is not None else None,
         done=done,
+        seen_at=lost.evidence.seen_at,
         **where,
     )
     tail = lost.evidence.stderr_tail[-_TAIL_KEPT:].strip()

@@ -63,6 +63,12 @@ class Doing(NamedTuple):
     span: int = 1  # samples that the present step is about: what a deadline for one sample is multiplied by
     attempt: int = 0  # goes up with every further attempt at the same thing, so that two do not look like one
 
+    @property
+    def words(self) -> str:
+        """That go on from "while". One that has had a unit in hand was ready before: it begins another epoch."""
+        is_ready = self.phase is Phase.STARTING and self.unit >= 0
+        return "beginning an epoch" if is_ready else DOING[self.phase]
+
 
 class Board:
     """All rows, in a segment that can be handed to a spawned process."""

@@ -25,7 +25,7 @@ from holdfast.transport import main_module, names
 from holdfast.transport.slots import PooledSegment
 from holdfast.workers import no_start, pipes, recruit, start_methods
 from holdfast.workers.backend import WorkerLost
-from holdfast.workers.board import DOING, Board, Doing
+from holdfast.workers.board import Board, Doing
 from holdfast.workers.handles import BaseWorkerHandle
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedSegment
@@ -156,7 +156,7 @@ class Recruit:
         """Of how it ended, once it has."""
         if self.traces is None:
             ending, code = ENDINGS[self.reason], self.process.exitcode
-            return Evidence(ending, code, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
+            return Evidence(ending, code, doing.words, "portable", pid=self.pid, missing=_NO_TRACES)
         from holdfast.workers.traces import Surroundings
 
         traces, self.traces = self.traces, None

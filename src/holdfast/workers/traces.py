@@ -24,7 +24,7 @@ from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, RECORDED_SIGNALS
 from holdfast.diagnosis.native.loads import LibraryReporter
 from holdfast.diagnosis.native.mappings import LibraryPage
 from holdfast.workers import stderr
-from holdfast.workers.board import DOING, Doing, Phase
+from holdfast.workers.board import Doing, Phase
 from holdfast.workers.hang_stacks import LOOK_EVERY_S, HangStacks
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedFd
@@ -196,7 +196,8 @@ class KeptTraces:
             ending=ENDINGS[reason],
             exit_code=exit_code,
             pid=self._pid,
-            phase=DOING[doing.phase],
+            seen_at=time.time(),
+            phase=doing.words,
             start_method=surroundings.start_method,
             frame=frame,
             mappings=self._libraries.read_or_own(surroundings.forks_itself) if is_crash else (),

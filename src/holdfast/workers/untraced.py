@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from holdfast import options
 from holdfast.diagnosis.evidence import Evidence
-from holdfast.workers.board import DOING, Doing
+from holdfast.workers.board import Doing
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.traces import KeptTraces, Surroundings, TraceEnds, Traces
 from holdfast.workers.worker import do_nothing
@@ -84,7 +84,7 @@ class Untraced:
             ending=ENDINGS[reason],
             exit_code=exit_code,
             pid=self._pid,
-            phase=DOING[doing.phase],
+            phase=doing.words,
             start_method=surroundings.start_method,
             sample_timeout_s=surroundings.sample_timeout_s,
             missing=(f"registers, stacks, memory and stderr of the worker: {options.DIAGNOSIS}=0",),

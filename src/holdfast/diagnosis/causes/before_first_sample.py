@@ -68,4 +68,5 @@ def _advice(said: str) -> tuple[str, ...]:
             "install the module, or add its folder to PYTHONPATH: the workers import it by its name",
             here,
         )
-    return "call worker_init_fn(0) and dataset[0] in this process, before the loader is made", here
+    first = "dataset[0], or next(iter(dataset)) of an iterable,"
+    return f"call worker_init_fn(0), and {first} in this process, before the loader is made", here

@@ -8,8 +8,6 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
-import re
-
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Place
 
@@ -29,12 +27,13 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         because=_because(evidence, place),
         where=signs.where(evidence),
         evidence=signs.signal_line(evidence),
-        advice=signs.TO_ITSELF if signs.sent_itself(evidence) else _advice(place),
+        advice=signs.TO_ITSELF if signs.sent_itself(evidence) else _advice(evidence, place),
     )
 
 
 def _because(evidence: Evidence, place: Place | None) -> str:
-    cpu = f"this CPU ({wording.one_line(evidence.cpu, 80)})" if evidence.cpu else "this CPU"
+    known = ", ".join(wording.one_line(text, 80) for text in (evidence.cpu, evidence.cpu_level) if text)
+    cpu = f"this CPU ({known})" if known else "this CPU"
     if signs.sent_itself(evidence):
         return "the worker sent SIGILL to itself: no instruction failed"
     if place is None or not place.instruction:
@@ -48,25 +47,27 @@ def _because(evidence: Evidence, place: Place | None) -> str:
     return f"{cpu} refused {instruction}: its code is damaged, or a wrong address was called"
 
 
-def _advice(place: Place | None) -> tuple[str, ...]:
+def _advice(evidence: Evidence, place: Place | None) -> tuple[str, ...]:
     if place is None or not place.library:
         return (
             "install builds for this CPU of the native libraries the dataset uses",
             "grep -m1 flags /proc/cpuinfo   its features",
         )
     library = wording.one_line(wording.file_name(place.library), 60)
-    package = package_of(place.library)
+    package = signs.package_folder(place.library) if evidence.package is None else evidence.package
+    flags = _flags(place.lacks, evidence.cpu_level)
     if not place.lacks:
         again = f"pip install --force-reinstall --no-cache-dir {package}" if package else f"install {library} again"
         return (f"{again}   its file may be damaged",)
-    build = (
-        f"rebuild {library} without {', '.join(place.lacks)} ({_flags(place.lacks)}), or install a build for this CPU"
-    )
-    source = f"CFLAGS='{_flags(place.lacks)}' pip install --force-reinstall --no-binary {package} {package}"
+    build = f"rebuild {library} without {', '.join(place.lacks)} ({flags}), or install a build for this CPU"
+    source = f"CFLAGS='{flags}' pip install --force-reinstall --no-binary {package} {package}"
     return (build, source) if package else (build,)
 
 
-def _flags(lacks: tuple[str, ...]) -> str:
+def _flags(lacks: tuple[str, ...], level: str = "") -> str:
+    """For what this CPU has; where its level is not known, for the highest that does without what it lacks."""
+    if level and all(feature.startswith("avx512") or feature in _LEVEL_3 for feature in lacks):
+        return f"-march={level.removesuffix('-v1')}"
     if all(feature.startswith("avx512") for feature in lacks):
         return "-march=x86-64-v3"
     if all(feature.startswith("avx512") or feature in _LEVEL_3 for feature in lacks):
@@ -78,9 +79,3 @@ def _gcc_name(feature: str) -> str:
     """The compiler's word for what /proc/cpuinfo calls so: sse4.1, amx-tile, avxvnni."""
     known = {"avx_vnni": "avxvnni", "sha_ni": "sha", "pclmulqdq": "pclmul"}
     return known.get(feature) or feature.replace("_", "-" if feature.startswith("amx_") else ".")
-
-
-def package_of(library: str) -> str:
-    """The name of the package that a library was installed with, for pip; "" where it is of none."""
-    match = re.search(r"/(?:site|dist)-packages/([A-Za-z0-9_]+)(?:\.libs)?/", library)
-    return match[1] if match else ""

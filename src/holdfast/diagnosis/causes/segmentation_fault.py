@@ -8,12 +8,17 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+import re
+
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Frame
 
 NAME = "segmentation fault"
 _NULL_BELOW = 0x10000
 _WRITE, _FETCH = 2, 16
+_EVERYBODYS = re.compile(
+    r"(libc|libm|libpthread|ld-linux[\w-]*|ld-musl[\w-]*|libstdc\+\+|libgcc_s|libpython[\d.]*)[.-]"
+)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
@@ -69,6 +74,8 @@ def _mapping_line(evidence: Evidence) -> tuple[str, ...]:
 def _advice(evidence: Evidence) -> tuple[str, ...]:
     place = signs.place_of(evidence)
     library = wording.one_line(wording.file_name(place.library), 80) if place is not None and place.library else ""
+    if _EVERYBODYS.match(library):
+        library = ""  # it was called with an address that its caller got wrong
     update = (
         f"update or rebuild what {library} belongs to" if library else "update the native libraries the dataset uses"
     )
