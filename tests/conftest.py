@@ -107,6 +107,7 @@ def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     gc.collect()
     leaks = leaks_since(before, LEAK_DEADLINE_S)
+    gc.freeze()  # what is alive now is pytest's: thousands of reports would be looked at after each test
     if leaks:
         _end_processes(leaks)
         pytest.fail(f"left behind after {LEAK_DEADLINE_S} s:\n{leaks}", pytrace=False)

@@ -189,8 +189,9 @@ def test_after_torchs_timeout_the_iterator_goes_on(tmp_path: Path) -> None:
     with DataLoader(dataset, 2, **options) as loader:
         iterator = iter(loader)
         delivered = [int(value) for _ in range(2) for value in next(iterator)]
-        with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0.5 seconds$"):
+        with pytest.raises(RuntimeError) as caught:
             next(iterator)
+        assert str(caught.value) == "DataLoader timed out after 0.5 seconds"  # torch's words; ours are notes
         (tmp_path / "gate").touch()
         delivered += [int(value) for batch in iterator for value in batch]
         assert delivered == list(range(LENGTH))
