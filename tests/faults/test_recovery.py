@@ -413,6 +413,39 @@ def test_a_diagnosis_does_not_delay_the_replacement(
     assert waits
 
 
+def test_an_interrupt_while_a_death_is_looked_into_loses_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, caught by the training program: the batch is then delivered as what killed it, with its incident."""
+    interrupted: list[bool] = []
+
+    def diagnose(evidence: Evidence) -> Diagnosis:
+        if not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+        return real(evidence)
+
+    real = inquiry.diagnose
+    monkeypatch.setattr(inquiry, "diagnose", diagnose)
+    delivered, crashes = [], []
+    with DataLoader(_LeavesMark(tmp_path / "loaded", dies=True), 1, num_workers=1, max_retries=0) as loader:
+        iterator = iter(loader)
+        for _ in range(8):
+            try:
+                delivered += next(iterator).tolist()
+            except WorkerCrashed as error:
+                crashes.append(error)
+            except KeyboardInterrupt:
+                continue
+            except StopIteration:
+                break
+    assert interrupted
+    assert delivered == [[0], [1], [3], [4], [5]]
+    (crash,) = crashes
+    assert "exited with status 3 while loading sample 2" in str(crash)
+    assert crash.incident in list(loader.incidents)
+
+
 class _LeavesMark(Numbers):
     """Sample 2 is fatal where it `dies`; sample 3 leaves a file."""
 

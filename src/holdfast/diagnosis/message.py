@@ -26,7 +26,7 @@ from typing import Any
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Diagnosis
 from holdfast.diagnosis.wording import one_line
-from holdfast.incident import Incident
+from holdfast.incident import Incident, bounded_repr
 
 WIDTH = 120
 LABELS = ("where", "cause", "evidence", "done", "try")
@@ -165,8 +165,4 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _index(index: Any) -> str:
-    """Never raises: the index is an object of the user's sampler."""
-    try:
-        return one_line(repr(index), _LONGEST_INDEX)
-    except Exception:
-        return f"<{type(index).__qualname__}>"
+    return one_line(bounded_repr(index, 2 * _LONGEST_INDEX), _LONGEST_INDEX)

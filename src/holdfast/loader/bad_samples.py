@@ -147,9 +147,9 @@ class BadSamples:
     # -- how -------------------------------------------------------------------------------------------------------
 
     def _drop(self, state: UnitState, positions: Sequence[int]) -> tuple[Fate, list[TakenOut]]:
-        listed = state.listed
+        listed, gone = state.listed, set(positions)
         taken = [TakenOut(listed[position], state.place(position)) for position in positions]
-        left = [k for k in range(len(listed)) if k not in set(positions)]
+        left = [k for k in range(len(listed)) if k not in gone]
         if not left:
             return Fate.VOID, taken
         state.change([listed[k] for k in left], [state.place(k) for k in left])

@@ -297,6 +297,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
         if self._due is not None:
             self._book_due()
+        self._try(self._rescue.note_due)
         self._supply.mend(iter(self._index_sampler) if self._is_iterable else None)
         self._backend.start_over()  # a signal handler raised inside next()
         events = self._backend.wait(0.0)

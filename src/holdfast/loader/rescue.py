@@ -80,7 +80,7 @@ class Rescue:
         self._deliveries = deliveries
         self._is_iterable = is_iterable
         self._start_method = start_method
-        self._due: list[Callable[[], None]] = []  # what is noted once the lost worker's replacement has its work
+        self._due: list[tuple[WorkerLost, Callable[[], None]]] = []  # noted once the replacement has its work
         self._windows: dict[int, RestartWindow] = {}
 
     # -- a worker is gone ------------------------------------------------------------------------------------------
@@ -94,12 +94,17 @@ class Rescue:
                 self._units.give_up(unit)
         elif self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
             self._carry_on(lost.worker_id)
-        self._note_due()
+        self.note_due()
 
-    def _note_due(self) -> None:
-        """To find out what killed a worker may take a while: its replacement has its work by now."""
-        due, self._due = self._due, []
-        for note in due:
+    def note_due(self) -> None:
+        """To find out what killed a worker may take a while: its replacement has its work by now.
+
+        A signal handler of the user's that raises meanwhile finds it still to be done.
+        """
+        while self._due:
+            lost, note = self._due[0]
+            losses.how(lost)
+            self._due.pop(0)
             note()
 
     def supervisor_lost(self, lost: SupervisorLost, num_workers: int) -> None:
@@ -144,7 +149,7 @@ class Rescue:
         window = self._windows.setdefault(lost.worker_id, RestartWindow(self._policy.max_restarts))
         if not window.is_exceeded_by_death_at(time.monotonic()):
             return True
-        self._note_due()
+        self.note_due()
         self._deliveries.give_up(
             self._blame(losses.died_idle(lost, self._policy.max_restarts), self._ledger.incidents[-1])
         )
@@ -179,7 +184,7 @@ class Rescue:
                 error = losses.given_up(lost, indices, bad.epoch, batch, deaths)
                 self._units.fail(unit, self._blame(error, noted))
 
-        self._due.append(judge)
+        self._due.append((lost, judge))
 
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
         worker_id = lost.worker_id
@@ -202,7 +207,7 @@ class Rescue:
                 places = range(elements, elements + lost.doing.span)
                 self._pass_over_elements(unit, worker_id, places, f"its batch: worker {losses.how(lost)}")
 
-        self._due.append(judge)
+        self._due.append((lost, judge))
 
     def _give_up_left(self, worker_id: int, suspect: int) -> None:
         """Of an epoch that was left early: nobody waits for it, and an iterable goes no further."""
@@ -322,7 +327,7 @@ class Rescue:
 
     def _note_later(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int) -> None:
         indices, place = self._place(lost, state, deaths)
-        self._due.append(lambda: self._ledger.note(losses.incident(lost, indices, done, **place)))
+        self._due.append((lost, lambda: self._ledger.note(losses.incident(lost, indices, done, **place))))
 
     def _note(self, lost: WorkerLost, state: UnitState | None, done: str, deaths: int = 0) -> Incident:
         indices, place = self._place(lost, state, deaths)

@@ -135,9 +135,8 @@ class MapFetcher:
             samples.append(tried.value)
         elif not self._care.may_pass_over(last):
             raise last from last.__cause__
-        failure = capture(last or error, self._where(f"dataset[{bounded_repr(index)}]"))._replace(
-            phase=int(Phase.FETCH)
-        )
+        where = self._where(f"dataset[{bounded_repr(index)}]")
+        failure = capture(last or error, where)._replace(phase=int(Phase.FETCH))
         self.bad.append(BadSample(position, tried.attempts, tuple(failure), tried.error is None))
 
     def _load_seeded(self, index: Any, place: int) -> Any:
