@@ -55,6 +55,7 @@ class Reproducer(NamedTuple):
 _NOT_IMPORTED = {"fork": "under fork nothing is imported or unpickled in a worker"}
 _NOT_INHERITED = dict.fromkeys(NEW_INTERPRETERS, "a worker inherits nothing of the main process")
 _HANGS = {"sample_timeout": SAMPLE_TIMEOUT_S}
+_LIMITED = {"memory_limit": "200MB"}
 
 REPRODUCERS: tuple[Reproducer, ...] = (
     # -- it raises
@@ -113,6 +114,14 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         says=("a network client", "opened before the fork"),
         absent=_NOT_INHERITED,
     ),
+    Reproducer(
+        "8 GiB asked for under memory_limit",
+        "over memory_limit",
+        "ask_for_memory",
+        error="RuntimeError",
+        says=("asked for 8.0 GiB", "memory_limit (200 MB)", "striking.py"),
+        options=_LIMITED,
+    ),
     # -- it crashes
     Reproducer(
         "an instruction that this CPU lacks",
@@ -165,6 +174,14 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "use_memory",
         error="WorkerOutOfMemory",
         says=("kills counted in cgroup", "limit of the cgroup 64.0 MiB", "its own memory grew"),
+    ),
+    Reproducer(
+        "1 GiB of shared memory under memory_limit",
+        "over memory_limit",
+        "take_shared_memory",
+        error="WorkerOutOfMemory",
+        says=("of its own, over memory_limit (200 MB)", "above its start"),
+        options=_LIMITED,
     ),
     Reproducer(
         "kill -KILL by another process",

@@ -132,6 +132,58 @@ SEEN = [
         "dataset exception",
         CERTAIN,
     ),
+    # over memory_limit
+    Seen(
+        raised(
+            "builtins.RuntimeError",
+            "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+            "allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)",
+            memory_limit_bytes=10**9,
+            memory_used_bytes=48 << 20,
+        ),
+        "over memory_limit",
+        CERTAIN,
+        ("asked for 8.0 GiB", "memory_limit (1 GB)", "it had 48.0 MiB", "31 in __getitem__"),
+    ),
+    Seen(
+        raised(
+            "numpy._core._exceptions._ArrayMemoryError",
+            "Unable to allocate 16.0 GiB for an array with shape (2147483648,) and data type float64",
+            bases=("MemoryError", "Exception", "BaseException"),
+            memory_limit_bytes=1 << 30,
+        ),
+        "over memory_limit",
+        CERTAIN,
+        ("asked for 16.0 GiB", "memory_limit (1.0 GiB)"),
+    ),
+    Seen(raised("builtins.MemoryError", memory_limit_bytes=10**9), "over memory_limit", CERTAIN, ("more memory",)),
+    Seen(
+        raised("builtins.RuntimeError", "can't start new thread", memory_limit_bytes=10**9),
+        "over memory_limit",
+        CERTAIN,
+    ),
+    Seen(
+        raised("builtins.OSError", "Cannot allocate memory", errno=errno.ENOMEM, memory_limit_bytes=10**9),
+        "over memory_limit",
+        CERTAIN,
+    ),
+    Seen(
+        Evidence(Ending.OVER_LIMIT, -SIGKILL, "loading", memory_limit_bytes=10**9, memory_used_bytes=1300 << 20),
+        "over memory_limit",
+        CERTAIN,
+        ("had 1.3 GiB", "memory_limit (1 GB)"),
+    ),
+    Seen(
+        died(
+            SIGABRT,
+            stderr_tail="terminate called after throwing an instance of 'std::bad_alloc'\n",
+            memory_limit_bytes=10**9,
+        ),
+        "over memory_limit",
+        LIKELY,
+        ("could get no more memory", "C++ could not allocate"),
+    ),
+    Seen(raised("builtins.ValueError", "bad header", memory_limit_bytes=10**9), "dataset exception", CERTAIN),
     # out of memory
     Seen(
         died(SIGKILL, counters_before=counted(3, 7), counters_after=counted(4, 8), memory=GROWING),

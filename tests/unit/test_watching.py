@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.workers import watching
 from holdfast.workers.board import Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
-from holdfast.workers.watching import STACK_SIGNAL, Deadline, StopWatch, take_stack, tick_s
+from holdfast.workers.limits import SLACK_BYTES
+from holdfast.workers.watching import STACK_SIGNAL, Deadline, MemoryCap, StopWatch, take_stack, tick_s
 from waits import PATIENCE_S, wait_until
 
 LIMIT_S = 10.0
@@ -276,3 +278,78 @@ def test_of_a_child_that_is_gone_there_is_no_stack(stacks: int) -> None:
     process.wait(PATIENCE_S)
     assert take_stack(pidfd, stacks) == ""
     os.close(pidfd)
+
+
+# --- too much memory ------------------------------------------------------------------------------------------------
+
+MOST = 1000 << 20
+START = 300 << 20
+
+
+class Memory:
+    """Stands for what /proc says of a process, in bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.anonymous: int | None = START
+        self.shared = self.own_shared = 0
+        self.close_looks = 0
+        monkeypatch.setattr(watching.readings, "anonymous_bytes", lambda pid: self.anonymous)
+        monkeypatch.setattr(watching.readings, "shared_memory_bytes", lambda pid: self.shared)
+        monkeypatch.setattr(watching.smaps, "own_shared_memory_bytes", self._look_closely)
+
+    def _look_closely(self, pid: int) -> int:
+        self.close_looks += 1
+        return self.own_shared
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    return Memory(monkeypatch)
+
+
+def test_memory_is_counted_from_when_the_worker_was_ready(memory: Memory) -> None:
+    """What it had by then is not counted, and before that nothing is."""
+    cap = MemoryCap(1, MOST)
+    memory.anonymous = START + MOST + SLACK_BYTES
+    assert not cap.is_over(START)
+    assert cap.used_bytes == MOST + SLACK_BYTES
+    memory.anonymous += 1
+    assert cap.is_over(START)
+    assert not cap.is_over(0)
+
+
+def test_without_a_limit_no_memory_is_too_much(memory: Memory) -> None:
+    memory.anonymous = 1 << 50
+    assert not MemoryCap(1, None).is_over(START)
+
+
+def test_a_worker_that_is_gone_is_not_over(memory: Memory) -> None:
+    memory.anonymous = None
+    assert not MemoryCap(1, MOST).is_over(START)
+
+
+def test_shared_memory_counts_if_it_is_its_own(memory: Memory) -> None:
+    """Seen within five looks."""
+    cap = MemoryCap(1, MOST)
+    memory.shared = 4 * MOST
+    assert not any(cap.is_over(START) for _ in range(20))
+    memory.shared, memory.own_shared = 6 * MOST, 2 * MOST
+    assert any(cap.is_over(START) for _ in range(5))
+
+
+def test_slots_that_fill_are_looked_at_closely_a_few_times_only(memory: Memory) -> None:
+    """It takes milliseconds each time."""
+    cap = MemoryCap(1, MOST)
+    for memory.shared in range(0, 2 * MOST, MOST // 1000):
+        assert not cap.is_over(START)
+    assert not any(cap.is_over(START) for _ in range(1000))
+    assert memory.close_looks <= 8
+
+
+def test_shared_memory_that_was_given_back_meanwhile_is_not_held_against_it(memory: Memory) -> None:
+    cap = MemoryCap(1, MOST)
+    memory.shared = memory.own_shared = MOST
+    assert not any(cap.is_over(START) for _ in range(5))
+    memory.shared = memory.own_shared = 0
+    memory.anonymous = START + MOST // 2
+    assert not cap.is_over(START)

@@ -28,6 +28,7 @@ class Ending(StrEnum):
     EXITED = "exited"  # by itself, or by a signal that was not ours
     HUNG = "hung"  # ended by us: past sample_timeout
     STOPPED = "stopped"  # ended by us: stopped by a signal and not continued
+    OVER_LIMIT = "over limit"  # ended by us: it had more memory than memory_limit allows
     RAISED = "raised"  # alive: an exception
     SUPERVISOR = "supervisor"  # not a worker: the supervisor was lost
 
@@ -122,6 +123,8 @@ class Evidence:
     counters_before: MemoryCounters | None = None
     counters_after: MemoryCounters | None = None
     sample_timeout_s: float | None = None
+    memory_limit_bytes: int | None = None  # memory_limit: of one worker, above what it started with
+    memory_used_bytes: int | None = None  # what it had of that when it was last looked at
     open_files: int | None = None
     open_files_limit: int | None = None
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork

@@ -17,9 +17,16 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     return engine.diagnose(facts.gather(resolve(evidence)))
 
 
-def evidence_of(error: BaseException, traceback: str, phase: str, start_method: str = "") -> Evidence:
+def evidence_of(
+    error: BaseException,
+    traceback: str,
+    phase: str,
+    start_method: str = "",
+    memory: tuple[int, int] | None = None,
+) -> Evidence:
     """Of an exception, with the traceback of where it was raised.
 
+    `memory`: the limit of the process that raised it, and what it used of that, where it has one.
     What a forked worker has inherited is what is open here: seldom is a file opened, or closed, between the two.
     """
     return Evidence(
@@ -28,4 +35,6 @@ def evidence_of(error: BaseException, traceback: str, phase: str, start_method: 
         start_method=start_method,
         raised=facts.describe(error, traceback),
         inherited_files=collect.open_files() if start_method == "fork" else (),
+        memory_limit_bytes=memory[0] if memory is not None else None,
+        memory_used_bytes=memory[1] if memory is not None else None,
     )

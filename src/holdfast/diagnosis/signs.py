@@ -195,6 +195,8 @@ def ended(evidence: Evidence) -> str:
         return hung(evidence)
     if evidence.ending is Ending.STOPPED:
         return "was stopped by a signal and not continued"
+    if evidence.ending is Ending.OVER_LIMIT:
+        return "had more memory than memory_limit allows"
     if evidence.raised is not None:
         return f"raised {exception_line(evidence)}"
     return _exit(evidence)

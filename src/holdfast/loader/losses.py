@@ -27,6 +27,7 @@ from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
 
 _SIGKILL = 9
+_OF_MEMORY = ("out of memory", "over memory_limit")
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
 def _kind(lost: WorkerLost) -> type[WorkerError]:
     if lost.reason is Reason.HUNG:
         return WorkerTimeout
-    return WorkerOutOfMemory if lost.diagnosis.cause == "out of memory" else WorkerCrashed
+    return WorkerOutOfMemory if lost.diagnosis.cause in _OF_MEMORY else WorkerCrashed
 
 
 # -- incidents ---------------------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
 def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
     """Of an exception."""
     phase = phase or DOING[Phase(failure.phase)]
-    evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method)
+    evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method, failure.memory)
     account = Account(diagnosis=inquiry.diagnose(evidence), phase=phase, done=done, **where)
     return message.incident_of(account, seen=failure.traceback)
 

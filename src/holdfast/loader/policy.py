@@ -11,10 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.memory import sizes
 from holdfast.workers.attempts import Care
 
 ON_ERROR = ("raise", "skip", "replace")
 RNG = ("worker", "sample")
+_NEED_WORKERS = {
+    "sample_timeout": "nothing can end a sample that hangs",
+    "memory_limit": "samples are loaded in your own process, whose memory would be limited with them",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Policy:
     max_skipped: int | float | None = None
     max_restarts: int = 3
     sample_timeout: float | None = None
+    memory_limit: int | str | None = None
     skipped_file: str | os.PathLike[str] | None = None
     rng: str = "worker"
     record: bool = True
@@ -40,6 +46,8 @@ class Policy:
         _check_max_skipped(self.max_skipped)
         _check_seconds("sample_timeout", self.sample_timeout)
         _check_flag("record", self.record)
+        if self.memory_limit is not None:
+            sizes.parse_bytes("memory_limit", self.memory_limit)
         if self.skipped_file is not None and self.on_error == "raise":
             raise ValueError(
                 'skipped_file needs on_error="skip" or "replace": with "raise" no sample is ever passed over'
@@ -47,7 +55,8 @@ class Policy:
 
     @property
     def care(self) -> Care:
-        return Care(self.on_error, self.max_retries, self.retry_on)
+        limit = None if self.memory_limit is None else sizes.parse_bytes("memory_limit", self.memory_limit)
+        return Care(self.on_error, self.max_retries, self.retry_on, limit)
 
     @property
     def changes_loading(self) -> bool:
@@ -55,12 +64,12 @@ class Policy:
         return self.on_error != "raise" or bool(self.retry_on) or self.rng != "worker"
 
     def check_without_workers(self) -> None:
-        """With num_workers=0 there is nobody to watch the clock."""
-        if self.sample_timeout is not None:
-            raise ValueError(
-                "sample_timeout needs workers: with num_workers=0 nothing can end a sample that hangs. "
-                "Use num_workers=1 or more, or leave it None"
-            )
+        """With num_workers=0 there is nobody to watch, and nothing that could be ended."""
+        for name, why in _NEED_WORKERS.items():
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} needs workers: with num_workers=0 {why}. Use num_workers=1 or more, or leave it None"
+                )
 
     def check_length(self, source: Any) -> None:
         """`source`: what says how many samples an epoch has, the sampler, or an iterable dataset itself."""

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
+from holdfast.workers import limits
+
 _OUR_FILES = PurePath(__file__).parent.parent
 
 
@@ -42,6 +44,7 @@ class Failure(NamedTuple):
     where: str
     phase: int = 0  # a `board.Phase`: what the worker was doing
     position: int = -1  # of the sample in hand, in its unit or in the worker's stream
+    memory: tuple[int, int] | None = None  # of a worker that has a limit: that, and what it used of it
 
 
 def capture(error: BaseException, where: str) -> Failure:
@@ -60,6 +63,7 @@ def capture(error: BaseException, where: str) -> Failure:
         members=pickle.dumps([capture(member, "a member of the group") for member in members]) if members else b"",
         traceback=text,
         where=where,
+        memory=limits.memory_use(),
     )
 
 

@@ -127,6 +127,7 @@ class Crew:
             started_by=self.start_method,
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
+            memory_limit_bytes=self._job.care.memory_limit,
             max_restarts=self._job.max_restarts,
             has_been_ready=self._has_been_ready,
             job=self._carried,

@@ -202,9 +202,15 @@ class Reason(Enum):
     EXITED = "exited"  # by itself, or killed by somebody else
     HUNG = "hung"  # ended by the supervisor: a step took longer than it may
     STOPPED = "stopped"  # ended by the supervisor: it had been stopped by a signal and was not continued
+    OVER_LIMIT = "over limit"  # ended by the supervisor: it had more memory than memory_limit allows
 
 
-ENDINGS = {Reason.EXITED: Ending.EXITED, Reason.HUNG: Ending.HUNG, Reason.STOPPED: Ending.STOPPED}
+ENDINGS = {
+    Reason.EXITED: Ending.EXITED,
+    Reason.HUNG: Ending.HUNG,
+    Reason.STOPPED: Ending.STOPPED,
+    Reason.OVER_LIMIT: Ending.OVER_LIMIT,
+}
 """The same as evidence."""
 
 

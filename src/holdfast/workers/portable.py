@@ -38,10 +38,9 @@ from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch, Result, Unit
 from holdfast.workers.recruit import Assignment
-from holdfast.workers.recruits import PortableWorkerHandle, Recruit
+from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.shared_job import SharedJob
-from holdfast.workers.watching import tick_s
 
 _POLL_S = 1.0
 _HUNG_UP_TICKS = 5  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
@@ -90,8 +89,8 @@ class PortableCrew:
         self._max_restarts = job.max_restarts
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
-        self._sample_timeout_s = job.sample_timeout_s
-        self._look_s = tick_s(job.sample_timeout_s) if job.sample_timeout_s is not None else _POLL_S
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit)
+        self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._last_tick = time.monotonic()
@@ -121,7 +120,7 @@ class PortableCrew:
         else:
             recruit = self._recruit(handle.identity)
         self._by_worker[worker_id] = recruit
-        recruit.assign(Assignment(worker_id, handle.name, handle.identity), life, self._sample_timeout_s)
+        recruit.assign(Assignment(worker_id, handle.name, handle.identity), life, self._limits)
         handle.begin_life(recruit)
 
     def _recruit(self, identity: tuple[int, ...]) -> Recruit:
@@ -195,7 +194,7 @@ class PortableCrew:
         if time.monotonic() - self._last_tick >= _POLL_S:
             self._last_tick = time.monotonic()
             self._tick()
-        if self._sample_timeout_s is not None:
+        if self._limits.tick_s is not None:
             self._look()
         self._announcements.remove_names()
         if self._wants_spare and self._spare is None:
@@ -236,14 +235,14 @@ class PortableCrew:
                 self._bury(recruit)
 
     def _look(self) -> None:
-        """End workers that are at one step for too long. (In ticks of ours: see `watching.py`.)"""
+        """End workers that are at one step for too long, or have too much memory. (In ticks: see `watching.py`.)"""
         assert self._board is not None
         now = time.monotonic()
         if now - self._last_look < self._look_s:
             return
         self._last_look = now
         for recruit in self._by_worker.values():
-            if recruit.hangs(self._board.doing(recruit.worker_id), self._look_s):
+            if recruit.is_to_end(self._board.doing(recruit.worker_id), self._look_s):
                 recruit.process.kill()
 
     def _ends(self, recruit: Recruit) -> bool:
@@ -274,7 +273,7 @@ class PortableCrew:
         assert self._board is not None
         worker_id, exitcode = recruit.worker_id, recruit.exitcode
         self._workers[worker_id].end_life(exitcode)
-        doing = recruit.hung_at or self._board.doing(worker_id)
+        doing = recruit.ended_at or self._board.doing(worker_id)
         replaced = worker_id not in self._retired
         if replaced and not self._is_worth_another(worker_id, exitcode, doing):
             if not recruit.line.was_heard:

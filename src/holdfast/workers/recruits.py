@@ -6,6 +6,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import multiprocessing
 import multiprocessing.process
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import MainEnd
 from holdfast.workers.recruit import Assignment, RecruitSpec, pack_assignment
 from holdfast.workers.shared_job import SharedJob
-from holdfast.workers.watching import Deadline
+from holdfast.workers.watching import Deadline, MemoryCap, tick_s
 
 if TYPE_CHECKING:
     from holdfast.workers.traces import Traces  # not on Windows
@@ -39,6 +41,21 @@ if TYPE_CHECKING:
 _serials = itertools.count(1)
 _NO_TRACES = ("registers, stacks, memory and stderr of the worker: kept only on Linux",)
 _UNKNOWN_EXIT = 255  # somebody else has waited for it: what multiprocessing says where it cannot know
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may take."""
+
+    sample_timeout_s: float | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def tick_s(self) -> float | None:
+        """How often to look; None: there is nothing to look for."""
+        if self == Limits():
+            return None
+        return tick_s(self.sample_timeout_s, watches_memory=self.memory_bytes is not None)
 
 
 class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
@@ -83,14 +100,15 @@ class Recruit:
         self.silent_ticks = 0  # since its pipe ended, while we waited
         self._stopped_ticks = 0  # the same, since it was stopped
         self.reason = Reason.EXITED
-        self.hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+        self.ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
         self._deadline = Deadline(None)
+        self._cap = MemoryCap(-1, None)
         self.lost: WorkerLost | None = None  # how it ended
         self._owner = names.this_owner()
         self._identity, self._board, self._job = identity, board, job
         self._job_for_one: object = None
         self.traces = make_traces()
-        self._sample_timeout_s: float | None = None
+        self._limits = Limits()
         self.pid = -1
         self.process: Any = None
 
@@ -124,12 +142,13 @@ class Recruit:
         multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
         self._job_for_one = self._job.take_for_one()
 
-    def assign(self, assignment: Assignment, life: int, sample_timeout_s: float | None) -> None:
+    def assign(self, assignment: Assignment, life: int, limits: Limits) -> None:
         self.worker_id = assignment.worker_id
-        self._sample_timeout_s = sample_timeout_s
+        self._limits = limits
         if self.traces is not None:
             self.traces.stderr.name(self.worker_id)
-        self._deadline = Deadline(sample_timeout_s)
+        self._deadline = Deadline(limits.sample_timeout_s)
+        self._cap = MemoryCap(self.pid, limits.memory_bytes)
         self._board.reset(self.worker_id, life)
         self.line.send(pack_assignment(assignment))
 
@@ -138,13 +157,15 @@ class Recruit:
         self._job_for_one = None  # it runs, so it has opened what was made for it
         return received
 
-    def hangs(self, doing: Doing, elapsed_s: float) -> bool:
-        """Whether it is to be ended for being at one step too long. Asked at every tick of ours."""
-        if self.hung_at is None and self._deadline.is_over(doing, elapsed_s):
-            self.reason, self.hung_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
+    def is_to_end(self, doing: Doing, elapsed_s: float) -> bool:
+        """Whether it is at one step too long, or has too much memory. Asked at every tick of ours."""
+        if self.ended_at is None and self._deadline.is_over(doing, elapsed_s):
+            self.reason, self.ended_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
             if self.traces is not None and self.reason is Reason.HUNG:
                 self.traces.take_stacks()
-        return self.hung_at is not None
+        elif self.ended_at is None and self._cap.is_over(self._board.start_bytes(self.worker_id)):
+            self.reason, self.ended_at = Reason.OVER_LIMIT, doing
+        return self.ended_at is not None
 
     def watch(self) -> None:
         """At every tick of ours: what will be asked for when it has ended."""
@@ -153,15 +174,21 @@ class Recruit:
 
     def evidence(self, doing: Doing) -> Evidence:
         """Of how it ended, once it has."""
+        return dataclasses.replace(
+            self._evidence(doing),
+            sample_timeout_s=self._limits.sample_timeout_s,
+            memory_limit_bytes=self._limits.memory_bytes,
+            memory_used_bytes=self._cap.used_bytes,
+        )
+
+    def _evidence(self, doing: Doing) -> Evidence:
         if self.traces is None:
             ending = ENDINGS[self.reason]
             return Evidence(ending, self.exitcode, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
         from holdfast.workers.traces import Surroundings
 
         traces, self.traces = self.traces, None
-        return traces.evidence(
-            self.reason, self.exitcode, doing, Surroundings("portable", False, self._sample_timeout_s)
-        )
+        return traces.evidence(self.reason, self.exitcode, doing, Surroundings("portable", False))
 
     def _drop_traces(self) -> None:
         if self.traces is not None:

@@ -14,6 +14,7 @@ Runs in: supervisor process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import multiprocessing.process
 import os
@@ -38,7 +39,7 @@ from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.stderr import Relay
 from holdfast.workers.traces import Surroundings, Traces
-from holdfast.workers.watching import Deadline, StopWatch, tick_s
+from holdfast.workers.watching import Deadline, MemoryCap, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -54,6 +55,7 @@ class SupervisorSpec:
     started_by: str  # the start method of this process
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     sample_timeout_s: float | None
+    memory_limit_bytes: int | None
     max_restarts: int
     has_been_ready: bool
     job: CarriedJob
@@ -70,18 +72,21 @@ class _Life:
     traces: Traces
     deadline: Deadline
     stop_watch: StopWatch
+    cap: MemoryCap
     reason: Reason = Reason.EXITED
-    hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+    ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
 
-    def look(self, doing: Doing, elapsed_s: float) -> None:
-        """End a worker that makes no progress."""
+    def look(self, doing: Doing, start_bytes: int, elapsed_s: float) -> None:
+        """End a worker that makes no progress, or takes too much memory."""
         if self.reason is not Reason.EXITED:
             return  # its end is under way
         if self.stop_watch.is_over(elapsed_s):
             self.reason = Reason.STOPPED
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
-            self.reason, self.hung_at = Reason.HUNG, doing
+            self.reason, self.ended_at = Reason.HUNG, doing
             self.traces.take_stacks()
+        elif self.cap.is_over(start_bytes):
+            self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         else:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -142,13 +147,14 @@ class Supervisor:
             start_method=spec.started_by,
             forks_itself=not tainted_by,
             sample_timeout_s=spec.sample_timeout_s,
+            memory_limit_bytes=spec.memory_limit_bytes,
             inherited_files=collect.open_files() if spec.started_by == "fork" else (),
         )
         self._retired: set[int] = set()
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
-        self._tick_s = tick_s(spec.sample_timeout_s)
+        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=spec.memory_limit_bytes is not None)
         self._last_look = time.monotonic()
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
@@ -180,7 +186,7 @@ class Supervisor:
         for life in self._lives.values():
             doing = self._board.doing(life.worker_id)
             self._has_been_ready |= doing.phase is not Phase.STARTING
-            life.look(doing, elapsed_s)
+            life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)
             self._listen_to(life.traces.stderr)
         if self._all_are_ready():  # not before: the first batch is waited for
@@ -199,8 +205,8 @@ class Supervisor:
         """Watch a worker from here on, and tell main of it."""
         process, ours, traces = born.process, born.socket, born.traces
         pidfd = os.pidfd_open(process.pid)
-        deadline = Deadline(self._spec.sample_timeout_s)
-        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd))
+        deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
+        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd), cap)
         self._poll.register(pidfd, select.POLLIN)
         traces.stderr.name(worker_id)
         self._listen_to(traces.stderr)
@@ -221,7 +227,7 @@ class Supervisor:
         del self._lives[life.pidfd]
         os.close(life.pidfd)
         life.process.join()
-        doing = life.hung_at or self._board.doing(life.worker_id)
+        doing = life.ended_at or self._board.doing(life.worker_id)
         replace = self._stopping is None and life.worker_id not in self._retired and self._is_worth_it(life, doing)
         pid, exitcode = life.process.pid, life.process.exitcode
         life.process.close()
@@ -230,6 +236,7 @@ class Supervisor:
         born = self._launch(life.worker_id, next_life) if replace else None
         self._listen_no_more(life.traces.stderr)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
+        evidence = dataclasses.replace(evidence, memory_used_bytes=life.cap.used_bytes)
         self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))
         if born is not None:
             self._announce(life.worker_id, next_life, born)

@@ -85,6 +85,7 @@ class Untraced(Traces):
             phase=DOING[doing.phase],
             start_method=surroundings.start_method,
             sample_timeout_s=surroundings.sample_timeout_s,
+            memory_limit_bytes=surroundings.memory_limit_bytes,
             missing=(f"registers, stacks, memory and stderr of the worker: {options.DIAGNOSIS}=0",),
         )
 

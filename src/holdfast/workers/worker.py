@@ -25,11 +25,12 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
+from holdfast.memory import readings
 from holdfast.transport import collate, layout
 from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
-from holdfast.workers import messages, rng
-from holdfast.workers.board import ATTEMPT, PHASE, POSITION, SPAN, UNIT, Board, Phase
+from holdfast.workers import limits, messages, rng
+from holdfast.workers.board import ATTEMPT, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.job import CarriedJob, Job
@@ -173,7 +174,16 @@ class Worker:
             if job.worker_init_fn is not None:
                 job.worker_init_fn(self._id)
             self._generators = GeneratorStates()
+            self._limit_memory(job.care.memory_limit)
         self._row[PHASE] = Phase.IDLE
+
+    def _limit_memory(self, limit_bytes: int | None) -> None:
+        """From here on: what it has by now, of the dataset and of worker_init_fn, does not count."""
+        start_bytes = readings.anonymous_bytes("self")
+        if start_bytes is not None:
+            self._row[START_BYTES] = start_bytes
+            if limit_bytes is not None:
+                limits.limit_memory(limit_bytes, start_bytes)
 
     @contextlib.contextmanager
     def _keep_failure(self, when: str) -> Iterator[None]:
