@@ -44,7 +44,7 @@ from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Epoch, Kind
+from holdfast.workers.messages import Epoch, Kind, Reason
 from holdfast.workers.rng import mix
 
 _GRACE_S = 3.0  # for workers to finish what they have in hand when the iterator is closed
@@ -128,6 +128,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             sample_timeout_s=self._policy.sample_timeout,
             max_restarts=self._policy.max_restarts,
             has_been_ready=self._ledger.has_been_ready,
+            recycle_after=self._policy.recycle_after,
         )
 
     def _epoch(self) -> Epoch:
@@ -409,7 +410,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
-            self._counters.restarts += event.replaced
+            if event.reason is Reason.LEFT:
+                self._counters.recycled += event.replaced
+            else:
+                self._counters.restarts += event.replaced
             self._rescue.worker_lost(event)
         else:
             self._counters.supervisor_restarts += 1

@@ -19,6 +19,7 @@ RNG = ("worker", "sample")
 _NEED_WORKERS = {
     "sample_timeout": "nothing can end a sample that hangs",
     "memory_limit": "samples are loaded in your own process, whose memory would be limited with them",
+    "recycle_after": "there is no worker to be replaced",
 }
 
 
@@ -33,6 +34,7 @@ class Policy:
     max_restarts: int = 3
     sample_timeout: float | None = None
     memory_limit: int | str | None = None
+    recycle_after: int | None = None
     skipped_file: str | os.PathLike[str] | None = None
     rng: str = "worker"
     record: bool = True
@@ -48,6 +50,7 @@ class Policy:
         _check_flag("record", self.record)
         if self.memory_limit is not None:
             sizes.parse_bytes("memory_limit", self.memory_limit)
+        _check_batches("recycle_after", self.recycle_after)
         if self.skipped_file is not None and self.on_error == "raise":
             raise ValueError(
                 'skipped_file needs on_error="skip" or "replace": with "raise" no sample is ever passed over'
@@ -88,6 +91,13 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name}={value!r} must be a whole number, 0 or more")
+
+
+def _check_batches(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number of batches, 1 or more, or None for never")
 
 
 def _check_flag(name: str, value: object) -> None:

@@ -25,6 +25,7 @@ from holdfast.workers import messages
 from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 
 
@@ -90,7 +91,7 @@ class Rescue:
         elif not self._deliveries.is_active(lost.worker_id):
             for unit in units:
                 self._units.give_up(unit)
-        elif self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
+        elif lost.reason is Reason.LEFT or self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
             self._carry_on(lost.worker_id)
         self._note_due()
 

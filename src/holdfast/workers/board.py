@@ -3,7 +3,7 @@
     row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long;
                 the main process: whether it is closing
     row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, and
-                what it had of memory when it was ready
+                what it had of memory when it was ready; written by others: whether it is to leave
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
 change: a row that stays the same over many of the reader's own ticks is a worker that hangs. No clock is written.
@@ -24,7 +24,7 @@ from holdfast.workers.passing import PassedSegment
 _FIELDS = 16  # 128 bytes a row: no two processes write to one cache line
 _TICK, _BUSY, _CLOSING, _IMPORTING = 0, 1, 2, 3
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
-START_BYTES = 6
+START_BYTES, LEAVE = 6, 7
 
 
 class Phase(IntEnum):
@@ -112,7 +112,7 @@ class Board:
 
     def reset(self, worker_id: int, life: int) -> None:
         row = self.row(worker_id)
-        row[START_BYTES] = 0
+        row[START_BYTES] = row[LEAVE] = 0
         row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = Phase.STARTING, -1, -1, life, 1
 
     def tick(self) -> None:

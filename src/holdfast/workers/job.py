@@ -43,6 +43,7 @@ class Job:
     sample_timeout_s: float | None
     max_restarts: int
     has_been_ready: bool  # a worker of this loader has been, before: what they start with is good
+    recycle_after: int | None = None
 
 
 def import_quietly(modules: frozenset[str], announce: Callable[[int], None] = lambda number: None) -> None:

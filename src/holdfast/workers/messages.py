@@ -14,7 +14,7 @@ from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 from holdfast.diagnosis.evidence import Ending, Evidence
-from holdfast.workers.board import Doing
+from holdfast.workers.board import Doing, Phase
 
 # -- main to worker ----------------------------------------------------------------------------------------------------
 
@@ -203,6 +203,13 @@ class Reason(Enum):
     HUNG = "hung"  # ended by the supervisor: a step took longer than it may
     STOPPED = "stopped"  # ended by the supervisor: it had been stopped by a signal and was not continued
     OVER_LIMIT = "over limit"  # ended by the supervisor: it had more memory than memory_limit allows
+    LEFT = "left"  # as it was to, between two units: another takes up its work
+
+
+def reason_of_end(reason: Reason, doing: Doing, exitcode: int) -> Reason:
+    """Of a process that is gone: one that was not ended by us, and came to its own end, has left."""
+    left = reason is Reason.EXITED and doing.phase is Phase.ENDING and exitcode == 0
+    return Reason.LEFT if left else reason
 
 
 ENDINGS = {
@@ -210,6 +217,7 @@ ENDINGS = {
     Reason.HUNG: Ending.HUNG,
     Reason.STOPPED: Ending.STOPPED,
     Reason.OVER_LIMIT: Ending.OVER_LIMIT,
+    Reason.LEFT: Ending.EXITED,
 }
 """The same as evidence."""
 

@@ -36,7 +36,7 @@ from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Epoch, Result, Unit
+from holdfast.workers.messages import Epoch, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
 from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
 from holdfast.workers.restarts import starts_again
@@ -229,7 +229,11 @@ class PortableCrew:
         for recruit in list(self._recruits):
             recruit.watch()
             recruit.silent_ticks += recruit.line.is_over
-            if recruit.silent_ticks >= _HUNG_UP_TICKS or recruit.stays_stopped(_STOPPED_TICKS):
+            if (
+                recruit.silent_ticks >= _HUNG_UP_TICKS
+                or recruit.stays_stopped(_STOPPED_TICKS)
+                or recruit.does_not_end()
+            ):
                 recruit.process.kill()
             if recruit.has_ended():
                 self._bury(recruit)
@@ -274,6 +278,7 @@ class PortableCrew:
         worker_id, exitcode = recruit.worker_id, recruit.exitcode
         self._workers[worker_id].end_life(exitcode)
         doing = recruit.ended_at or self._board.doing(worker_id)
+        recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
         if replaced and not self._is_worth_another(worker_id, exitcode, doing):
             if not recruit.line.was_heard:

@@ -33,13 +33,14 @@ from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import MainEnd
 from holdfast.workers.recruit import Assignment, RecruitSpec, pack_assignment
 from holdfast.workers.shared_job import SharedJob
-from holdfast.workers.watching import Deadline, MemoryCap, tick_s
+from holdfast.workers.watching import Deadline, EndWatch, MemoryCap, tick_s
 
 if TYPE_CHECKING:
     from holdfast.workers.traces import Traces  # not on Windows
 
 _serials = itertools.count(1)
 _NO_TRACES = ("registers, stacks, memory and stderr of the worker: kept only on Linux",)
+_TICK_S = 1.0  # of the crew: how often it looks at what does not announce itself
 _UNKNOWN_EXIT = 255  # somebody else has waited for it: what multiprocessing says where it cannot know
 
 
@@ -103,6 +104,7 @@ class Recruit:
         self.ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
         self._deadline = Deadline(None)
         self._cap = MemoryCap(-1, None)
+        self._end_watch = EndWatch()
         self.lost: WorkerLost | None = None  # how it ended
         self._owner = names.this_owner()
         self._identity, self._board, self._job = identity, board, job
@@ -201,6 +203,13 @@ class Recruit:
         if self._stopped_ticks < ticks:
             return False
         self.reason = Reason.STOPPED if self.reason is Reason.EXITED else self.reason
+        return True
+
+    def does_not_end(self) -> bool:
+        """Whether it has been on its way out for too long. Asked at every tick."""
+        if self.worker_id < 0 or not self._end_watch.is_over(self._board.doing(self.worker_id), _TICK_S):
+            return False
+        self.reason = Reason.LEFT if self.reason is Reason.EXITED else self.reason
         return True
 
     def _is_stopped(self) -> bool:

@@ -34,12 +34,12 @@ from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
-from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
+from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.stderr import Relay
 from holdfast.workers.traces import Surroundings, Traces
-from holdfast.workers.watching import Deadline, MemoryCap, StopWatch, tick_s
+from holdfast.workers.watching import Deadline, EndWatch, MemoryCap, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -73,6 +73,7 @@ class _Life:
     deadline: Deadline
     stop_watch: StopWatch
     cap: MemoryCap
+    end_watch: EndWatch = dataclasses.field(default_factory=EndWatch)
     reason: Reason = Reason.EXITED
     ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
 
@@ -87,6 +88,8 @@ class _Life:
             self.traces.take_stacks()
         elif self.cap.is_over(start_bytes):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
+        elif self.end_watch.is_over(doing, elapsed_s):
+            self.reason = Reason.LEFT
         else:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -235,6 +238,7 @@ class Supervisor:
         next_life = life.number + 1
         born = self._launch(life.worker_id, next_life) if replace else None
         self._listen_no_more(life.traces.stderr)
+        life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
         evidence = dataclasses.replace(evidence, memory_used_bytes=life.cap.used_bytes)
         self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))

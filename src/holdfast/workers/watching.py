@@ -24,6 +24,7 @@ _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
 _MEMORY_TICK_S = 0.1  # within which a process can touch some hundred megabytes
 _STOPPED_GRACE_S = 1.0
+_ENDING_GRACE_S = 3.0
 _STACK_WITHIN_S = 0.2
 _LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred threads have more to tell
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
@@ -50,6 +51,19 @@ class Deadline:
         self._same_s = self._same_s + elapsed_s if doing == self._last else 0.0
         self._last = doing
         return doing.phase in _WATCHED and self._same_s > self._limit_s * max(1, doing.span)
+
+
+class EndWatch:
+    """How long a worker takes to end by itself, once it has begun to."""
+
+    def __init__(self) -> None:
+        self._ending_s = 0.0
+
+    def is_over(self, doing: Doing, elapsed_s: float) -> bool:
+        """Whether what runs at its exit, threads or handlers of the user's, keeps it from ending."""
+        if doing.phase is Phase.ENDING:
+            self._ending_s += elapsed_s
+        return self._ending_s > _ENDING_GRACE_S
 
 
 class MemoryCap:

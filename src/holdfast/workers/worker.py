@@ -30,7 +30,7 @@ from holdfast.transport import collate, layout
 from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
 from holdfast.workers import limits, messages, rng
-from holdfast.workers.board import ATTEMPT, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
+from holdfast.workers.board import ATTEMPT, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.job import CarriedJob, Job
@@ -152,6 +152,7 @@ class Worker:
         self._areas: dict[SlotRef, Area] = {}
         self._writer = SlotWriter(new_name)
         self._unit = -1  # in hand
+        self._units_done = 0
         self._job: Job | None = None
         self._fetcher: MapFetcher | IterableFetcher | None = None
         self._generators: GeneratorStates | None = None
@@ -225,6 +226,8 @@ class Worker:
         while (received := self._channel.receive()) is not None:
             data, handles = received
             message = marshal.loads(data)
+            if message[0] == Order.UNIT and self._row[LEAVE]:
+                return  # between two units: what was ordered by now is for who comes after
             try:
                 handlers[message[0]](message, handles)
             except ConnectionError:
@@ -298,6 +301,9 @@ class Worker:
             self._send(unit, outcome)
         finally:
             self._writer.end()
+        self._units_done += 1
+        if self._job is not None and self._units_done == self._job.recycle_after:
+            row[LEAVE] = 1
 
     def _fetch(self, unit: Unit) -> Outcome:
         """A batch, a failure, or the end of the stream."""
