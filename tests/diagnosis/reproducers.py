@@ -68,7 +68,11 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         says=("built for aarch64", "x86_64"),
     ),
     Reproducer(
-        "no descriptor left", "too many open files", "open_too_many", error="OSError", says=("EMFILE", "ulimit -n")
+        "no descriptor left",
+        "too many open files",
+        "open_too_many",
+        error="OSError",
+        says=("EMFILE", "128 of 128: ", "files, of which", "ulimit -n"),
     ),
     Reproducer(
         "torch's words on CUDA after a fork",

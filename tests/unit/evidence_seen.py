@@ -488,6 +488,12 @@ SEEN = [
         CERTAIN,
         ("1020 of 1024", "ulimit -n"),
     ),
+    Seen(
+        raised("builtins.OSError", "", errno=errno.EMFILE, open_files_held="1024 of 1024: 812 files; 150 sockets"),
+        "too many open files",
+        CERTAIN,
+        ("1024 of 1024: 812 files",),
+    ),
     Seen(raised("builtins.OSError", "", errno=errno.ENFILE), "too many open files", CERTAIN, ("machine",)),
     Seen(raised("builtins.RuntimeError", "received 0 items of ancdata"), "too many open files", LIKELY),
     # handle opened before fork

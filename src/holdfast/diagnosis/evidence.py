@@ -127,6 +127,7 @@ class Evidence:
     memory_used_bytes: int | None = None  # what it had of that when it was last looked at
     open_files: int | None = None
     open_files_limit: int | None = None
+    open_files_held: str = ""  # by what, where a process had none left: "1024 of 1024: 812 files; 150 sockets"
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
     raised: RaisedException | None = None
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"

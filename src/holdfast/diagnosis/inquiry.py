@@ -22,11 +22,14 @@ def evidence_of(
     traceback: str,
     phase: str,
     start_method: str = "",
+    *,
     memory: tuple[int, int] | None = None,
+    descriptors: str = "",
 ) -> Evidence:
     """Of an exception, with the traceback of where it was raised.
 
-    `memory`: the limit of the process that raised it, and what it used of that, where it has one.
+    `memory`: the limit of the process that raised it, and what it used of that, where it has one. `descriptors`: who
+    held them, where there were none left.
     What a forked worker has inherited is what is open here: seldom is a file opened, or closed, between the two.
     """
     return Evidence(
@@ -35,6 +38,7 @@ def evidence_of(
         start_method=start_method,
         raised=facts.describe(error, traceback),
         inherited_files=collect.open_files() if start_method == "fork" else (),
+        open_files_held=descriptors,
         memory_limit_bytes=memory[0] if memory is not None else None,
         memory_used_bytes=memory[1] if memory is not None else None,
     )

@@ -25,6 +25,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
+from holdfast.diagnosis import descriptors
 from holdfast.errors import TooManySkipped, WorkerError
 from holdfast.incident import Incident
 from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
@@ -44,6 +45,7 @@ from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
+from holdfast.workers.limits import raise_descriptor_limit
 from holdfast.workers.messages import Epoch, Kind, Reason
 from holdfast.workers.rng import mix
 
@@ -99,6 +101,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         )
         self._shutdown = False
         end_at_exit(self)
+        raise_descriptor_limit()
         try:
             self._backend.start()
             # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
@@ -432,8 +435,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             state = self._units.take(done)
         except DescriptorsRanOut:
-            error = OSError(errno.EMFILE, "a batch could not be received: this process has too many open files")
-            self.fail(unit, error)
+            said = f"a batch could not be received: this process has too many open files ({descriptors.held()})"
+            self.fail(unit, OSError(errno.EMFILE, said))
             return
         self._ledger.has_been_ready = True
         bad = self._rescue.heard(done, state)

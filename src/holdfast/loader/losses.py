@@ -113,7 +113,8 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
 def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
     """Of an exception."""
     phase = phase or DOING[Phase(failure.phase)]
-    evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method, failure.memory)
+    seen = {"memory": failure.memory, "descriptors": failure.descriptors}
+    evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method, **seen)
     account = Account(diagnosis=inquiry.diagnose(evidence), phase=phase, done=done, **where)
     return message.incident_of(account, seen=failure.traceback)
 

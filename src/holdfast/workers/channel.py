@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -28,6 +29,13 @@ def pair() -> tuple[socket.socket, socket.socket]:
     for end in ends:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     return ends
+
+
+def is_readable(fd: int) -> bool:
+    """Whether something can be read, or has ended. (`select` knows the first 1024 descriptors only.)"""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 # Sockets of the main process. Of an iterator in a garbage cycle the collector might otherwise close them before it

@@ -11,6 +11,7 @@ Runs in: worker process (capture), main process (rebuild).
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import pickle
 import traceback
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
+from holdfast.diagnosis import descriptors
 from holdfast.workers import limits
 
 _OUR_FILES = PurePath(__file__).parent.parent
@@ -45,6 +47,7 @@ class Failure(NamedTuple):
     phase: int = 0  # a `board.Phase`: what the worker was doing
     position: int = -1  # of the sample in hand, in its unit or in the worker's stream
     memory: tuple[int, int] | None = None  # of a worker that has a limit: that, and what it used of it
+    descriptors: str = ""  # who held them, where there were none left
 
 
 def capture(error: BaseException, where: str) -> Failure:
@@ -64,6 +67,7 @@ def capture(error: BaseException, where: str) -> Failure:
         traceback=text,
         where=where,
         memory=limits.memory_use(),
+        descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
     )
 
 

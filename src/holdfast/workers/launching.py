@@ -17,7 +17,6 @@ import multiprocessing
 import multiprocessing.process
 import os
 import pickle
-import select
 import signal
 import socket
 import sys
@@ -172,7 +171,7 @@ class Spawning:
             spare.traces.discard()
 
     def _take_spare(self) -> Newborn | None:
-        if self._spare is not None and select.select([self._spare.process.sentinel], [], [], 0)[0]:
+        if self._spare is not None and channel.is_readable(self._spare.process.sentinel):
             self.close()  # it has died
         spare, self._spare = self._spare, None
         return spare

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import torch.multiprocessing
 
+from holdfast.diagnosis import descriptors
 from holdfast.errors import TooManyRestarts, WorkerInitError
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
@@ -298,7 +299,10 @@ class Crew:
                 self._bury(message)
                 continue
             if len(fds) != 2:
-                raise WorkerInitError("no descriptors left to talk to a new worker (try `ulimit -n 4096`)")
+                raise WorkerInitError(
+                    f"this process has too many open files to talk to a new worker ({descriptors.held()})\n"
+                    f"  try   ulimit -n 65536   in the shell that starts the program"
+                )
             self._welcome(message, *fds)
             self._mail.popleft()
 

@@ -31,7 +31,7 @@ from typing import Any
 from holdfast.diagnosis import collect
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
-from holdfast.workers.channel import Channel
+from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
 from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop, reason_of_end
@@ -283,7 +283,7 @@ class Supervisor:
 
     def _take_orders(self) -> bool:
         """Read what main has said. False when it has closed its end."""
-        while select.select([self._control], [], [], 0)[0]:
+        while is_readable(self._control.fileno()):
             received = self._control.receive()
             if received is None:
                 return False

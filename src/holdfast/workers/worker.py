@@ -100,6 +100,7 @@ def do_nothing() -> None:
 def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
     """A worker's life."""
     let_trainer_go_first()
+    limits.be_first_to_go()
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
         worker.start(job)
