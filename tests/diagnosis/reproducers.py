@@ -36,10 +36,11 @@ class Reproducer(NamedTuple):
     options: Mapping[str, Any] = _NOTHING  # of the loader
     absent: Mapping[str, str] = _NOTHING  # by start method: why there is no such cell
     names_worker: bool = True
+    is_of_sample: bool = True
 
     @property
     def names_sample(self) -> bool:
-        return self.when == "getitem" and self.names_worker
+        return self.when == "getitem" and self.names_worker and self.is_of_sample
 
     @property
     def worker_id(self) -> int | None:
@@ -304,7 +305,25 @@ NO_MAIN_GUARD = Reproducer(
 )
 """Has a script of its own, tests/programs/no_main_guard.py. No worker comes to be."""
 
-ALL = (*REPRODUCERS, NO_MAIN_GUARD)
+OVER_BUDGET = Reproducer(
+    "1 GiB taken under memory_budget",
+    "over memory_budget",
+    "",
+    error="WorkerOutOfMemory",
+    says=("memory_budget (500 MB)", "of its own"),
+)
+LEAK = Reproducer("a dataset that keeps every sample", "memory growth", "", error="", is_of_sample=False)
+COPIES = Reproducer(
+    "a list of the main process that is read",
+    "copy-on-write growth",
+    "",
+    error="",
+    is_of_sample=False,
+    absent=_NOT_INHERITED,
+)
+"""Have tests of their own, in test_memory_reproducers.py: it takes more samples to see them."""
+
+ALL = (*REPRODUCERS, NO_MAIN_GUARD, OVER_BUDGET, LEAK, COPIES)
 
 
 def cells() -> Iterator[tuple[Reproducer, str]]:

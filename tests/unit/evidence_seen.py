@@ -16,6 +16,7 @@ from holdfast.diagnosis.evidence import (
     Frame,
     Mapping,
     MemoryCounters,
+    MemoryGrowth,
     MemoryReading,
     Place,
     RaisedException,
@@ -184,7 +185,51 @@ SEEN = [
         ("could get no more memory", "C++ could not allocate"),
     ),
     Seen(raised("builtins.ValueError", "bad header", memory_limit_bytes=10**9), "dataset exception", CERTAIN),
+    # over memory_budget
+    Seen(
+        Evidence(
+            Ending.OVER_BUDGET,
+            -SIGKILL,
+            "loading",
+            memory_budget_bytes=16 * 10**9,
+            memory_used_bytes=9 << 30,
+            memory_needs="a batch takes up to 1.0 GiB, and loading one up to 9.0 GiB of its worker",
+        ),
+        "over memory_budget",
+        CERTAIN,
+        ("memory_budget (16 GB)", "had 9.0 GiB of its own", "a batch takes up to 1.0 GiB"),
+    ),
+    # memory growth
+    Seen(
+        Evidence(Ending.GREW, growth=MemoryGrowth(3.1 * 2**20, 1900 << 20, 613, "Python objects")),
+        "memory growth",
+        CERTAIN,
+        (
+            "grows 3.1 MiB per sample, 1.9 GiB since it started",
+            "the largest growth is in Python objects",
+            "613 samples",
+        ),
+    ),
+    # copy-on-write growth
+    Seen(
+        Evidence(Ending.GREW, growth=MemoryGrowth(4096.0, 0, 1000, copied_bytes=900 << 20)),
+        "copy-on-write growth",
+        CERTAIN,
+        ("has copied 900.0 MiB", "holdfast.share(", "reference count"),
+    ),
     # out of memory
+    Seen(
+        died(
+            SIGKILL,
+            counters_before=MemoryCounters("/job", 3, 8 << 30, 7 << 30),
+            counters_after=MemoryCounters("/job", 4, 8 << 30, 2 << 30),
+            memory_budget_bytes=6 << 30,
+            memory_needs="a batch takes up to 1.0 GiB, and loading one up to 9.0 GiB of its worker",
+        ),
+        "out of memory",
+        CERTAIN,
+        ("memory_budget 6.0 GiB", "a batch takes up to 1.0 GiB", "limit of the cgroup 8.0 GiB"),
+    ),
     Seen(
         died(SIGKILL, counters_before=counted(3, 7), counters_after=counted(4, 8), memory=GROWING),
         "out of memory",

@@ -48,6 +48,16 @@ def test_slots_and_files_are_not_shared_memory_of_its_own() -> None:
     assert [each.name for each in smaps.parse(RECORDED) if each.is_shared_memory] == ["/dev/zero (deleted)"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+def test_memory_of_no_file_is_counted_and_shared_memory_is_not() -> None:
+    nbytes = 16 << 20
+    before = smaps.private_anonymous_bytes("self")
+    with mmap.mmap(-1, nbytes) as shared, mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE) as private:
+        for start in range(0, nbytes, mmap.PAGESIZE):
+            shared[start] = private[start] = 1
+        assert nbytes <= smaps.private_anonymous_bytes(os.getpid()) - before < 1.5 * nbytes
+
+
 def test_what_is_no_such_text_is_empty() -> None:
     assert smaps.parse("") == smaps.parse("nonsense\n\n") == []
     assert smaps.mapped(-1) == []

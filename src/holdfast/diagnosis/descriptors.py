@@ -1,7 +1,8 @@
 """Who holds the descriptors of this process: files, by folder, sockets, pipes, shared memory.
 
-Asked when there are none left, so nothing is opened for it if that fails: a link can be read without a descriptor.
-Never raises. Standard library only. Runs in: main | worker process.
+Asked when there are none left, so nothing may have to be opened for it, not even a module: all are imported here, and
+links are read one by one if the folder cannot be listed. Never raises.
+Standard library only. Runs in: main | worker process.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast.diagnosis.wording import one_line
+
+if sys.platform != "win32":
+    import resource
 
 _FOLDER = Path("/proc/self/fd")
 _MOST_PROBED = 1 << 16
@@ -33,11 +37,12 @@ def held() -> str:
     """ "1024 of 1024: 812 files, of which 700 in /data/train; 150 sockets; 62 pipes"; "" where it cannot be told."""
     if sys.platform != "linux":
         return ""
-    import resource
-
     targets = list(_targets())
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return f"{len(targets)} of {limit}: {describe(targets)}" if targets else ""
+    return f"{len(targets)} of {_limit()}: {describe(targets)}" if targets else ""
+
+
+def _limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def describe(targets: Iterable[str]) -> str:
@@ -54,8 +59,8 @@ def describe(targets: Iterable[str]) -> str:
 def _part(kind: str, count: int, folders: Counter[str]) -> str:
     if kind != _FILES:
         return f"{count} {kind}"
-    ((folder, most),) = folders.most_common(1)
-    return f"{count} {kind}, of which {most} in {one_line(folder, 80)}"
+    folder = max(folders, key=folders.__getitem__)  # (most_common(1) would import a module)
+    return f"{count} {kind}, of which {folders[folder]} in {one_line(folder, 80)}"
 
 
 def _targets() -> Iterator[str]:
@@ -68,6 +73,4 @@ def _numbers() -> Iterable[int]:
     try:
         return [int(path.name) for path in _FOLDER.iterdir()]
     except OSError:  # to list them takes one
-        import resource
-
-        return range(min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _MOST_PROBED))
+        return range(min(_limit(), _MOST_PROBED))

@@ -8,13 +8,18 @@ Reads files, so it runs where it delays no worker. Never raises. Runs in: main p
 from __future__ import annotations
 
 from holdfast.diagnosis import collect, engine, facts
-from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence
+from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence, MemoryGrowth
 from holdfast.diagnosis.native.resolve import resolve
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What killed it, or what it raised."""
     return engine.diagnose(facts.gather(resolve(evidence)))
+
+
+def evidence_of_growth(growth: MemoryGrowth) -> Evidence:
+    """Of a worker that is alive, and grows."""
+    return Evidence(Ending.GREW, growth=growth)
 
 
 def evidence_of(

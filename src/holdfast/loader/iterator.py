@@ -25,11 +25,15 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
+from holdfast import options
 from holdfast.diagnosis import descriptors
 from holdfast.errors import TooManySkipped, WorkerError
 from holdfast.incident import Incident
+from holdfast.loader import allowance
+from holdfast.loader.allowance import Allowance
 from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
+from holdfast.loader.held import Held
 from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.losses import attach, lost_with
@@ -82,11 +86,24 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._refuge: Refuge | None = None
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
+        self._budget = self._policy.resolve_budget(allowance.resolve)
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
         self._ledger.run.begin(loader, self._backend.start_method)
         self._units = Units(self._pool, self._backend)
+        self._held = Held()
+        self._allowance = Allowance(
+            self._budget,
+            self._num_workers,
+            self._schedule.capacity,
+            backend=self._backend,
+            pool=self._pool,
+            units=self._units,
+        )
+        self._is_bound = self._budget is not None  # to look at memory before anything is sent
+        self._absent: set[int] = set()  # workers that were let go, to be started again when there is memory
+        self._retiring: set[int] = set()  # those of them that are not gone yet
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
         self._progress.begin_epoch(self._epoch(), self._first_unit)
@@ -97,6 +114,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._bad,
             weakref.proxy(self),  # a cycle would keep a dropped iterator, and its workers, until the collector runs
             is_iterable=self._is_iterable,
+            num_workers=self._num_workers,
             start_method=self._backend.start_method,
         )
         self._shutdown = False
@@ -132,7 +150,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             max_restarts=self._policy.max_restarts,
             has_been_ready=self._ledger.has_been_ready,
             recycle_after=self._policy.recycle_after,
+            memory_budget=self._budget,
+            most_growth=self._most_growth() if options.watches_growth() else None,
         )
+
+    def _most_growth(self) -> int:
+        """What a worker that grows may take before it is replaced: half of its limit, or of its share of it all."""
+        share = (self._budget or allowance.resolve(1.0)) // self._num_workers
+        return min(share, self._policy.care.memory_limit or share) // 2
 
     def _epoch(self) -> Epoch:
         seed = mix(self._ledger.seed, self._bad.epoch) if self._policy.rng == "sample" else None
@@ -176,12 +201,16 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
         if self._broken is not None:
             raise self._broken
+        for unit in self._held.let_go():
+            self._issue(unit)  # of the epoch that was left: workers do what they were given
         self._units.give_up_finished()
         self._due, self._is_clean = None, True
         self._lost_streams.clear()
         self._finished = False
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
+        for worker_id in self._allowance.retired:
+            self._schedule.pause(worker_id)
         self._begin_epoch()
         self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._backend.resume(self._epoch())
@@ -191,8 +220,71 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _prefetch(self) -> None:
         self._supply = self._bad.supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
-        for k in range(self._schedule.capacity):
-            self._try(functools.partial(self._assign_next, is_first=k == 0))
+        self._try(functools.partial(self._assign_next, is_first=True))
+        for _ in range(1 if self._is_bound else self._schedule.capacity - 1):
+            self._send_more()
+
+    def _send_more(self) -> None:
+        """Another unit in the place of one that was delivered."""
+        if not self._is_bound:
+            self._try(self._assign_next)
+            return
+        self._fill()
+        self._is_bound = not self._allowance.is_unbound
+
+    def _fill(self) -> None:
+        """As many units as there is memory for; one in any case, if there is nothing to give and none to wait for."""
+        schedule = self._schedule
+        while schedule.under_way < schedule.capacity and not self._held.is_busy and not self._retiring:
+            self._take_workers_back()
+            if not self._allowance.allows_one_more(self._due_bytes(), schedule.next_turn()):
+                if schedule.under_way or self._due is not None:
+                    return
+                if self._retire_one():
+                    continue
+            before = schedule.next_unit
+            self._try(self._assign_next)
+            if schedule.next_unit == before and not self._wake_a_stream():
+                return
+
+    def _due_bytes(self) -> int:
+        return sum(slot.touched for slot in self._due[1].areas) if self._due is not None else 0
+
+    def _retire_one(self) -> bool:
+        """Do without a worker, because of what it keeps. Its part comes later, or to others."""
+        turn = self._schedule.next_turn()
+        worker_id = self._allowance.retire_one(self._due_bytes(), turn) if turn is not None else None
+        if worker_id is not None:
+            self._retire(worker_id)
+        return worker_id is not None
+
+    def _retire(self, worker_id: int) -> None:
+        """One that keeps nothing yet needs only to get no work."""
+        self._schedule.pause(worker_id)
+        if self._allowance.has_begun(worker_id):
+            self._absent.add(worker_id)
+            self._retiring.add(worker_id)
+            self._backend.retire(worker_id)
+
+    def _take_workers_back(self) -> None:
+        if self._allowance.retired and (worker_id := self._allowance.takes_one_back(self._due_bytes())) is not None:
+            self._take_back(worker_id)
+
+    def _take_back(self, worker_id: int) -> None:
+        self._allowance.took_back(worker_id)
+        self._schedule.go_on(worker_id)
+        if worker_id in self._absent:
+            self._absent.discard(worker_id)
+            self._backend.bring_back(worker_id)
+            self._rescue.carry_on(worker_id)
+
+    def _wake_a_stream(self) -> bool:
+        """All that take part have come to their end: whether one that was let go has more to give."""
+        streams = [worker_id for worker_id in self._allowance.retired if self._schedule.is_active(worker_id)]
+        if not streams or self._schedule.next_turn() is not None:
+            return False
+        self._take_back(streams[0])
+        return True
 
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
@@ -263,7 +355,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 return self._hand_over()
             self._due = None
             step = self._schedule.next_step()
-            if step is Step.WAIT:
+            if self._is_bound and isinstance(step, Step):
+                self._send_more()
+                step = self._schedule.next_step()
+            if step is Step.WAIT or (step is Step.END and self._retiring):
                 self._wait()
             elif step is Step.END:
                 self._is_clean = self._finished = True
@@ -274,7 +369,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 assert isinstance(step, int)
                 self._due = step, self._units[step]
                 self._book_due()
-                self._try(self._assign_next)
+                self._send_more()
 
     def _book_due(self) -> None:
         assert self._due is not None
@@ -305,7 +400,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         for unit in self._schedule.expected():
             self._mend_unit(unit)
         for _ in range(self._schedule.capacity - self._schedule.under_way):
-            self._try(self._assign_next)
+            self._send_more()
 
     def _mend_unit(self, unit: int) -> None:
         if unit not in self._units:
@@ -408,10 +503,28 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if events and events[0] is event:  # (a shutdown has emptied the deque)
                 events.popleft()
         self._handling = None
+        if self._held.is_busy:
+            self._send_held()
+
+    def _send_held(self) -> None:
+        """What has waited, as far as it may be sent now. Beside what is loaded alone nobody keeps any memory."""
+        while not self._retiring and (unit := self._held.next_unit(self._units.loading())) is not None:
+            if unit not in self._units or self._units[unit].is_finished:
+                continue
+            state = self._units[unit]
+            others = self._allowance.retire_all_but(state.worker_id) if state.alone else []
+            for worker_id in others:
+                self._retire(worker_id)
+            if others:
+                self._held.holds_back(unit, alone=True)
+            else:
+                self._issue(unit)
 
     def _take_in(self, event: Event) -> None:
         if isinstance(event, UnitDone):
             self._take_result(event)
+        elif isinstance(event, WorkerLost) and event.worker_id in self._retiring:
+            self._retiring.discard(event.worker_id)
         elif isinstance(event, WorkerLost):
             if event.reason is Reason.LEFT:
                 self._counters.recycled += event.replaced
@@ -420,7 +533,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._rescue.worker_lost(event)
         else:
             self._counters.supervisor_restarts += 1
-            self._rescue.supervisor_lost(event, self._num_workers)
+            for worker_id in list(self._allowance.retired):
+                self._allowance.took_back(worker_id)
+                self._schedule.go_on(worker_id)
+            for worker_id in self._absent:
+                self._backend.bring_back(worker_id)
+            self._absent.clear()
+            self._retiring.clear()
+            self._rescue.supervisor_lost(event)
 
     def _try(self, step: Callable[..., None], *args: Any) -> None:
         """Too many bad samples end the epoch, wherever that is found out."""
@@ -457,6 +577,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if bad:
                 self._rescue.took_out(unit, done.worker_id, bad)
                 state.samples -= sum(not sample.loaded for sample in bad)
+            if self._is_bound:
+                self._allowance.saw_unit(done.worker_id, sum(done.result.used))
             self._pool.saw_batch(sum(done.result.used))
             self._schedule.arrived(unit)
 
@@ -475,8 +597,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """The worker gets no more units in this epoch."""
         self._schedule.ended(worker_id)
         if not self._persistent_workers:
+            self._allowance.has_left(worker_id)
             self._backend.retire(worker_id)
-        self._assign_next()
+        self._send_more()
 
     # -- what becomes of a unit that did not come out as it should (rescue.Deliveries) --------------------------------
 
@@ -489,8 +612,19 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def batch_number(self, unit: int) -> int:
         return unit - self._first_unit
 
+    def memory_ran_out(self) -> str:
+        """Fewer units at once from now on."""
+        self._allowance.saw_kill()
+        self._is_bound = True
+        return self._allowance.needs()
+
     def issue(self, unit: int) -> None:
-        """Send a unit to its worker. What cannot be sent becomes the unit's error."""
+        """Send a unit to its worker, now or, if one is to be loaded alone, when that is done."""
+        if not self._held.holds_back(unit, alone=self._units[unit].alone):
+            self._issue(unit)
+
+    def _issue(self, unit: int) -> None:
+        """What cannot be sent becomes the unit's error."""
         try:
             self._units.send(unit)
         except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ RNG = ("worker", "sample")
 _NEED_WORKERS = {
     "sample_timeout": "nothing can end a sample that hangs",
     "memory_limit": "samples are loaded in your own process, whose memory would be limited with them",
+    "memory_budget": "nothing is loaded ahead, and there is no worker to do without",
     "recycle_after": "there is no worker to be replaced",
 }
 
@@ -34,6 +35,7 @@ class Policy:
     max_restarts: int = 3
     sample_timeout: float | None = None
     memory_limit: int | str | None = None
+    memory_budget: int | str | None = None
     recycle_after: int | None = None
     skipped_file: str | os.PathLike[str] | None = None
     rng: str = "worker"
@@ -50,6 +52,7 @@ class Policy:
         _check_flag("record", self.record)
         if self.memory_limit is not None:
             sizes.parse_bytes("memory_limit", self.memory_limit)
+        self.resolve_budget(lambda budget: 0)
         _check_batches("recycle_after", self.recycle_after)
         if self.skipped_file is not None and self.on_error == "raise":
             raise ValueError(
@@ -60,6 +63,10 @@ class Policy:
     def care(self) -> Care:
         limit = None if self.memory_limit is None else sizes.parse_bytes("memory_limit", self.memory_limit)
         return Care(self.on_error, self.max_retries, self.retry_on, limit)
+
+    def resolve_budget(self, resolve: Callable[[int | float], int]) -> int | None:
+        """memory_budget in bytes; `resolve` knows what a share of all there is comes to."""
+        return None if self.memory_budget is None else resolve(sizes.parse_budget("memory_budget", self.memory_budget))
 
     @property
     def changes_loading(self) -> bool:

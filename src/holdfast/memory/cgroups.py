@@ -31,6 +31,25 @@ class MemoryCgroup:
         limits = [_number(directory / name) for directory in (self.directory, *self.directory.parents)]
         return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
+    def headroom_bytes(self) -> int | None:
+        """What can still be had, here and in all above that have a limit; None if none has.
+
+        Pages of files that are only kept in case they are read again make room when it is needed.
+        """
+        name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
+        found = []
+        for directory in (self.directory, *self.directory.parents):
+            limit = _number(directory / name)
+            usage = MemoryCgroup(directory, self.version).usage_bytes() if limit is not None else None
+            if limit is not None and usage is not None and limit < _NO_LIMIT:
+                found.append(limit - usage + self._reclaimable_bytes(directory))
+        return max(0, min(found)) if found else None
+
+    def _reclaimable_bytes(self, directory: Path) -> int:
+        prefix = "total_" if self.version == 1 else ""  # version 1 counts those below apart
+        counters = [_counter(directory / "memory.stat", f"{prefix}{name}") for name in ("inactive_file", "active_file")]
+        return sum(counter or 0 for counter in counters)
+
     def usage_bytes(self) -> int | None:
         return _number(self.directory / ("memory.usage_in_bytes" if self.version == 1 else "memory.current"))
 
@@ -56,6 +75,11 @@ def memory_cgroup_of(pid: int | str, root: Path = _ROOT) -> MemoryCgroup | None:
 def host_kills(root: Path = _ROOT) -> int | None:
     """How many processes of the whole machine the out-of-memory killer has ended since it started."""
     return _counter(root / "proc" / "vmstat", "oom_kill")
+
+
+def host_total_bytes(root: Path = _ROOT) -> int | None:
+    kilobytes = _counter(root / "proc" / "meminfo", "MemTotal:")
+    return None if kilobytes is None else kilobytes * 1024
 
 
 def host_available_bytes(root: Path = _ROOT) -> int | None:

@@ -50,6 +50,11 @@ def parse(text: str) -> list[Mapped]:
     return found
 
 
+def private_anonymous_bytes(pid: int | str) -> int:
+    """Memory of no file that no other process has: also what was copied of a parent's when it was written to."""
+    return sum(each.private_bytes for each in mapped(pid) if not each.is_shared and not each.name.startswith("/"))
+
+
 def own_shared_memory_bytes(pid: int | str) -> int:
     """Shared memory that only this process has mapped, slots of ours not counted."""
     return sum(each.private_bytes for each in mapped(pid) if each.is_shared_memory)

@@ -162,6 +162,7 @@ class Aside(NamedTuple):
     elements: int
     stream_state: bytes
     bad: tuple[tuple[Any, ...], ...]  # BadSample
+    grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
 
 
 def pack_aside(aside: Aside) -> bytes:
@@ -203,6 +204,7 @@ class Reason(Enum):
     HUNG = "hung"  # ended by the supervisor: a step took longer than it may
     STOPPED = "stopped"  # ended by the supervisor: it had been stopped by a signal and was not continued
     OVER_LIMIT = "over limit"  # ended by the supervisor: it had more memory than memory_limit allows
+    OVER_BUDGET = "over budget"  # ended by the supervisor: all together had more than memory_budget allows
     LEFT = "left"  # as it was to, between two units: another takes up its work
 
 
@@ -217,6 +219,7 @@ ENDINGS = {
     Reason.HUNG: Ending.HUNG,
     Reason.STOPPED: Ending.STOPPED,
     Reason.OVER_LIMIT: Ending.OVER_LIMIT,
+    Reason.OVER_BUDGET: Ending.OVER_BUDGET,
     Reason.LEFT: Ending.EXITED,
 }
 """The same as evidence."""
@@ -239,6 +242,13 @@ class Exited:
 @dataclass(frozen=True, slots=True)
 class Retire:
     """Main to supervisor: this worker will end by itself, and is not to be replaced."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BringBack:
+    """Main to supervisor: a worker that was retired, and is gone, is to be started again."""
 
     worker_id: int
 

@@ -17,6 +17,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import time
@@ -27,20 +28,23 @@ from typing import Any
 
 import torch.multiprocessing
 
+from holdfast.diagnosis.evidence import Evidence
 from holdfast.errors import WorkerInitError
+from holdfast.memory import readings
 from holdfast.transport import names
 from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
-from holdfast.workers.board import Board, Doing, Phase
+from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
 from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.shared_job import SharedJob
+from holdfast.workers.watching import BudgetWatch
 
 _POLL_S = 1.0
 _HUNG_UP_TICKS = 5  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
@@ -89,7 +93,8 @@ class PortableCrew:
         self._max_restarts = job.max_restarts
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
-        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit)
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget)
+        self._budget_watch = BudgetWatch(job.memory_budget)
         self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
@@ -157,6 +162,24 @@ class PortableCrew:
         recruit = self._by_worker.get(worker_id)
         if recruit is not None:
             recruit.line.end_sending()
+
+    def bring_back(self, worker_id: int) -> None:
+        self._retired.discard(worker_id)
+        if worker_id not in self._by_worker:
+            self._begin_life(worker_id)
+
+    def memory(self, worker_id: int) -> WorkerMemory:
+        assert self._board is not None
+        return self._board.memory(worker_id)
+
+    def used_bytes(self, worker_id: int) -> int:
+        pid = self._workers[worker_id].pid
+        now = readings.anonymous_bytes(pid) if pid is not None else None
+        return max(0, (now or 0) - self.memory(worker_id).born)
+
+    def set_slot_bytes(self, nbytes: int) -> None:
+        assert self._board is not None
+        self._board.set_slot_bytes(nbytes)
 
     def _order(self, worker_id: int, data: bytes, *slots: Slot) -> None:
         if worker_id in self._unsettled:
@@ -248,6 +271,10 @@ class PortableCrew:
         for recruit in self._by_worker.values():
             if recruit.is_to_end(self._board.doing(recruit.worker_id), self._look_s):
                 recruit.process.kill()
+        pids = {worker_id: recruit.pid for worker_id, recruit in self._by_worker.items()}
+        too_many = self._budget_watch.find_one_too_many(self._board, pids)
+        if too_many is not None:
+            self._by_worker[too_many].end_for_budget(self._board.doing(too_many))
 
     def _ends(self, recruit: Recruit) -> bool:
         """Its sentinel says that it has ended. Should it be there all the same, it has closed what was not its own."""
@@ -286,7 +313,14 @@ class PortableCrew:
             replaced = False
         if not replaced:
             del self._by_worker[worker_id]
-        return WorkerLost(worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, recruit.evidence(doing))
+        return WorkerLost(
+            worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, self._evidence(recruit, doing)
+        )
+
+    def _evidence(self, recruit: Recruit, doing: Doing) -> Evidence:
+        evidence = recruit.evidence(doing)
+        used_bytes = evidence.memory_used_bytes or self._budget_watch.used_bytes.get(recruit.worker_id)
+        return dataclasses.replace(evidence, memory_used_bytes=used_bytes)
 
     def _is_worth_another(self, worker_id: int, exitcode: int, doing: Doing) -> bool:
         assert self._board is not None

@@ -50,13 +50,15 @@ class Limits:
 
     sample_timeout_s: float | None = None
     memory_bytes: int | None = None
+    budget_bytes: int | None = None  # of all workers, and the slots
 
     @property
     def tick_s(self) -> float | None:
         """How often to look; None: there is nothing to look for."""
         if self == Limits():
             return None
-        return tick_s(self.sample_timeout_s, watches_memory=self.memory_bytes is not None)
+        watches_memory = self.memory_bytes is not None or self.budget_bytes is not None
+        return tick_s(self.sample_timeout_s, watches_memory=watches_memory)
 
 
 class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
@@ -169,6 +171,11 @@ class Recruit:
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         return self.ended_at is not None
 
+    def end_for_budget(self, doing: Doing) -> None:
+        if self.ended_at is None:
+            self.reason, self.ended_at = Reason.OVER_BUDGET, doing
+            self.process.kill()
+
     def watch(self) -> None:
         """At every tick of ours: what will be asked for when it has ended."""
         if self.traces is not None and self.worker_id >= 0:
@@ -180,6 +187,7 @@ class Recruit:
             self._evidence(doing),
             sample_timeout_s=self._limits.sample_timeout_s,
             memory_limit_bytes=self._limits.memory_bytes,
+            memory_budget_bytes=self._limits.budget_bytes,
             memory_used_bytes=self._cap.used_bytes,
         )
 

@@ -34,12 +34,12 @@ from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
-from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop, reason_of_end
+from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.stderr import Relay
 from holdfast.workers.traces import Surroundings, Traces
-from holdfast.workers.watching import Deadline, EndWatch, MemoryCap, StopWatch, tick_s
+from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -56,6 +56,7 @@ class SupervisorSpec:
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     sample_timeout_s: float | None
     memory_limit_bytes: int | None
+    memory_budget_bytes: int | None
     max_restarts: int
     has_been_ready: bool
     job: CarriedJob
@@ -92,6 +93,14 @@ class _Life:
             self.reason = Reason.LEFT
         else:
             return
+        self._kill()
+
+    def end_for_budget(self, doing: Doing) -> None:
+        if self.reason is Reason.EXITED:
+            self.reason, self.ended_at = Reason.OVER_BUDGET, doing
+            self._kill()
+
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
@@ -151,13 +160,16 @@ class Supervisor:
             forks_itself=not tainted_by,
             sample_timeout_s=spec.sample_timeout_s,
             memory_limit_bytes=spec.memory_limit_bytes,
+            memory_budget_bytes=spec.memory_budget_bytes,
             inherited_files=collect.open_files() if spec.started_by == "fork" else (),
         )
         self._retired: set[int] = set()
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
-        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=spec.memory_limit_bytes is not None)
+        watches_memory = spec.memory_limit_bytes is not None or spec.memory_budget_bytes is not None
+        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
+        self._budget_watch = BudgetWatch(spec.memory_budget_bytes)
         self._last_look = time.monotonic()
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
@@ -192,8 +204,16 @@ class Supervisor:
             life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)
             self._listen_to(life.traces.stderr)
+        self._watch_budget()
         if self._all_are_ready():  # not before: the first batch is waited for
             self._launcher.warm_up()
+
+    def _watch_budget(self) -> None:
+        lives = {life.worker_id: life for life in self._lives.values()}
+        pids = {worker_id: life.process.pid for worker_id, life in lives.items()}
+        too_many = self._budget_watch.find_one_too_many(self._board, pids)
+        if too_many is not None:
+            lives[too_many].end_for_budget(self._board.doing(too_many))
 
     # -- starting and burying --------------------------------------------------------------------------------------
 
@@ -201,7 +221,7 @@ class Supervisor:
         self._announce(worker_id, life, self._launch(worker_id, life))
 
     def _launch(self, worker_id: int, life: int) -> Newborn:
-        self._board.reset(worker_id, life)
+        self._board.reset(worker_id, life, self._launcher.born_bytes())
         return self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
 
     def _announce(self, worker_id: int, life: int, born: Newborn) -> None:
@@ -240,7 +260,8 @@ class Supervisor:
         self._listen_no_more(life.traces.stderr)
         life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
-        evidence = dataclasses.replace(evidence, memory_used_bytes=life.cap.used_bytes)
+        used_bytes = life.cap.used_bytes or self._budget_watch.used_bytes.get(life.worker_id)
+        evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes)
         self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))
         if born is not None:
             self._announce(life.worker_id, next_life, born)
@@ -290,9 +311,16 @@ class Supervisor:
             order = pickle.loads(received[0])
             if isinstance(order, Retire):
                 self._retired.add(order.worker_id)
+            elif isinstance(order, BringBack):
+                self._bring_back(order.worker_id)
             elif isinstance(order, Stop):
                 self._stopping = order
         return True
+
+    def _bring_back(self, worker_id: int) -> None:
+        self._retired.discard(worker_id)
+        if all(life.worker_id != worker_id for life in self._lives.values()):
+            self._start(worker_id, life=self._board.doing(worker_id).life + 1)
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

@@ -86,6 +86,7 @@ class Untraced(Traces):
             start_method=surroundings.start_method,
             sample_timeout_s=surroundings.sample_timeout_s,
             memory_limit_bytes=surroundings.memory_limit_bytes,
+            memory_budget_bytes=surroundings.memory_budget_bytes,
             missing=(f"registers, stacks, memory and stderr of the worker: {options.DIAGNOSIS}=0",),
         )
 

@@ -12,9 +12,10 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 
 from holdfast.memory import readings, smaps
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.limits import SLACK_BYTES
 
 STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
@@ -101,6 +102,27 @@ class MemoryCap:
         if again or abs(shared - self._shared_seen) > step_bytes:
             self._shared_seen = shared
             self._own_shared = smaps.own_shared_memory_bytes(self._pid) if shared > step_bytes else 0
+
+
+class BudgetWatch:
+    """What all workers have taken together, and which one is to go if that, with the slots, is over the budget."""
+
+    def __init__(self, budget_bytes: int | None) -> None:
+        self._budget_bytes = budget_bytes
+        self.used_bytes: dict[int, int] = {}  # by worker, beyond its birth, when they were last looked at
+
+    def find_one_too_many(self, board: Board, pids: Mapping[int, int]) -> int | None:
+        """Called at every tick with the processes by worker id. The one that has the most of those that load."""
+        if self._budget_bytes is None:
+            return None
+        self.used_bytes = {
+            worker_id: max(0, (readings.anonymous_bytes(pid) or 0) - board.memory(worker_id).born)
+            for worker_id, pid in pids.items()
+        }
+        if sum(self.used_bytes.values()) + board.slot_bytes() <= self._budget_bytes + SLACK_BYTES:
+            return None
+        loading = [worker_id for worker_id in pids if board.doing(worker_id).phase in _WATCHED]
+        return max(loading, key=self.used_bytes.__getitem__, default=None)
 
 
 class StopWatch:
