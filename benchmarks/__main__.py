@@ -30,6 +30,7 @@ from .profiling import print_profiles
 from .readme import END, START, has_markers, rewrite_readme
 from .report import Report, as_json
 from .startup import METHODS, measure_startup
+from .supervision import measure_supervision
 from .table import make_console, print_report
 from .workloads import WORKLOADS
 
@@ -38,7 +39,8 @@ WINDOW_S, QUICK_WINDOW_S = 0.7, 0.4
 STARTUP_ROUNDS, QUICK_STARTUP_ROUNDS = 3, 1
 STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
-PARTS = ("throughput", "options", "startup", "memory")
+SUPERVISION_S, QUICK_SUPERVISION_S = 10.0, 4.0
+PARTS = ("throughput", "options", "startup", "memory", "supervision")
 
 
 def main() -> int:
@@ -142,6 +144,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
     def measure_workers() -> None:
         report.memory.extend(measure_memory(QUICK_CASES if options.quick else CASES, tick))
 
+    def measure_supervisor() -> None:
+        window_s = QUICK_SUPERVISION_S if options.quick else SUPERVISION_S
+        report.supervision.extend(measure_supervision(window_s, tick))
+
     if "throughput" in options.only:
         for name in options.rows:
             yield name, partial(measure_one_row, name)
@@ -152,6 +158,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "first batch", measure_first_batches
     if "memory" in options.only:
         yield "memory", measure_workers
+    if "supervision" in options.only:
+        yield "supervision", measure_supervisor
 
 
 def _ticker(console: Console, status: Status) -> Tick:

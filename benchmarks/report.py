@@ -15,6 +15,7 @@ from .measure import RowResult
 from .memory import TARGET, MemoryResult
 from .option_costs import SETTINGS, OptionResult, Setting
 from .startup import StartupResult
+from .supervision import MOST_SHARE, SupervisionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Target:
     def __str__(self) -> str:
         """Return figure and limit in one line."""
         bound = "at least" if self.at_least else "at most"
-        return f"{self.what}: {self.value:.2f}x {self.to}, target {bound} {self.limit:.3g}x"
+        return f"{self.what}: {self.value:.3g}x {self.to}, target {bound} {self.limit:.3g}x"
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Report:
     options: list[OptionResult] = field(default_factory=list)
     startup: list[StartupResult] = field(default_factory=list)
     memory: list[MemoryResult] = field(default_factory=list)
+    supervision: list[SupervisionResult] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     def targets(self) -> list[Target]:
@@ -57,6 +59,7 @@ class Report:
             *self._option_targets(),
             *map(startup_target, self.startup),
             *map(memory_target, self.memory),
+            *map(supervision_target, self.supervision),
         ]
 
     def missed(self) -> list[Target]:
@@ -104,6 +107,12 @@ def memory_target(case: MemoryResult) -> Target:
     return Target(f"memory per worker, {case.method}, {case.row}", case.ratio, TARGET, at_least=False)
 
 
+def supervision_target(case: SupervisionResult) -> Target:
+    """Return the target of the supervisor's CPU time."""
+    what = f"supervisor of {case.workers} workers, {case.title}, CPU time"
+    return Target(what, case.share, MOST_SHARE, at_least=False, to="one core")
+
+
 def as_json(report: Report) -> dict[str, Any]:
     """Return the run as plain data: every pass of every round, and the targets."""
     return {
@@ -113,6 +122,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "options": [_option_as_json(row) for row in report.options],
         "startup": [asdict(case) for case in report.startup],
         "memory": [asdict(case) for case in report.memory],
+        "supervision": [asdict(case) for case in report.supervision],
         "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
         "broken": report.broken,
     }
