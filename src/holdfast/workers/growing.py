@@ -20,7 +20,7 @@ from holdfast.memory.origins import Origins
 _LOOK_EVERY = 8  # readings
 _FIRST_COUNT_S = 2.0
 _SHARE_OF_TIME = 100
-_LEAST_COPIED = 64 << 20
+_LEAST_COPIED = 128 << 20  # any forked interpreter copies some of its own objects
 
 
 class Grown(NamedTuple):
