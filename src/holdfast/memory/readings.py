@@ -6,6 +6,7 @@ Runs in: main | supervisor | worker process.
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 from pathlib import Path
 
@@ -18,7 +19,11 @@ def anonymous_bytes(pid: int | str) -> int | None:
     if sys.platform != "linux":
         return unique_bytes(pid)
     try:
-        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())
+        fd = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)  # half the time of a file object
+        try:
+            _, resident, shared, *_ = map(int, os.read(fd, 256).split())
+        finally:
+            os.close(fd)
     except (OSError, ValueError):
         return None
     return (resident - shared) * mmap.PAGESIZE or None  # 0: it has ended, and is only not reaped yet

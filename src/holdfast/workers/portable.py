@@ -271,8 +271,10 @@ class PortableCrew:
         for recruit in self._by_worker.values():
             if recruit.is_to_end(self._board.doing(recruit.worker_id), self._look_s):
                 recruit.process.kill()
-        pids = {worker_id: recruit.pid for worker_id, recruit in self._by_worker.items()}
-        too_many = self._budget_watch.find_one_too_many(self._board, pids)
+        if not self._budget_watch.has_budget:
+            return
+        has = {worker_id: readings.anonymous_bytes(recruit.pid) for worker_id, recruit in self._by_worker.items()}
+        too_many = self._budget_watch.find_one_too_many(self._board, has)
         if too_many is not None:
             self._by_worker[too_many].end_for_budget(self._board.doing(too_many))
 

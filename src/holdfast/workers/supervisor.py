@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.diagnosis import collect
+from holdfast.memory import readings
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel, is_readable
@@ -209,9 +210,14 @@ class Supervisor:
             self._launcher.warm_up()
 
     def _watch_budget(self) -> None:
+        if not self._budget_watch.has_budget:
+            return
         lives = {life.worker_id: life for life in self._lives.values()}
-        pids = {worker_id: life.process.pid for worker_id, life in lives.items()}
-        too_many = self._budget_watch.find_one_too_many(self._board, pids)
+        has = {
+            worker_id: life.cap.anonymous_bytes or readings.anonymous_bytes(life.process.pid)
+            for worker_id, life in lives.items()
+        }
+        too_many = self._budget_watch.find_one_too_many(self._board, has)
         if too_many is not None:
             lives[too_many].end_for_budget(self._board.doing(too_many))
 

@@ -23,7 +23,7 @@ STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
 
 _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
-_MEMORY_TICK_S = 0.1  # within which a process can touch some hundred megabytes
+_MEMORY_TICK_S = 0.2  # within which a process can touch half a gigabyte
 _STOPPED_GRACE_S = 1.0
 _ENDING_GRACE_S = 3.0
 _STACK_WITHIN_S = 0.2
@@ -80,13 +80,14 @@ class MemoryCap:
         self._looks = 0
         self._shared_seen = 0
         self._own_shared = 0
+        self.anonymous_bytes: int | None = None
         self.used_bytes: int | None = None  # when it was last looked at
 
     def is_over(self, start_bytes: int) -> bool:
         """Called at every tick with what it had when it was ready; 0: it is not yet."""
         if self._limit_bytes is None or not start_bytes:
             return False
-        anonymous = readings.anonymous_bytes(self._pid)
+        anonymous = self.anonymous_bytes = readings.anonymous_bytes(self._pid)
         if anonymous is None:
             return False
         own, most_bytes = max(0, anonymous - start_bytes), self._limit_bytes + SLACK_BYTES
@@ -111,17 +112,20 @@ class BudgetWatch:
         self._budget_bytes = budget_bytes
         self.used_bytes: dict[int, int] = {}  # by worker, beyond its birth, when they were last looked at
 
-    def find_one_too_many(self, board: Board, pids: Mapping[int, int]) -> int | None:
-        """Called at every tick with the processes by worker id. The one that has the most of those that load."""
+    @property
+    def has_budget(self) -> bool:
+        return self._budget_bytes is not None
+
+    def find_one_too_many(self, board: Board, anonymous: Mapping[int, int | None]) -> int | None:
+        """Called at every tick with what each worker has. The one that has the most of those that load."""
         if self._budget_bytes is None:
             return None
         self.used_bytes = {
-            worker_id: max(0, (readings.anonymous_bytes(pid) or 0) - board.memory(worker_id).born)
-            for worker_id, pid in pids.items()
+            worker_id: max(0, (nbytes or 0) - board.memory(worker_id).born) for worker_id, nbytes in anonymous.items()
         }
         if sum(self.used_bytes.values()) + board.slot_bytes() <= self._budget_bytes + SLACK_BYTES:
             return None
-        loading = [worker_id for worker_id in pids if board.doing(worker_id).phase in _WATCHED]
+        loading = [worker_id for worker_id in anonymous if board.doing(worker_id).phase in _WATCHED]
         return max(loading, key=self.used_bytes.__getitem__, default=None)
 
 
