@@ -15,10 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.workers import watching
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import PHASE, Board, Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
 from holdfast.workers.limits import SLACK_BYTES
-from holdfast.workers.watching import STACK_SIGNAL, Deadline, MemoryCap, StopWatch, take_stack, tick_s
+from holdfast.workers.watching import (
+    STACK_SIGNAL,
+    BudgetWatch,
+    Deadline,
+    EndWatch,
+    MemoryCap,
+    StopWatch,
+    take_stack,
+    tick_s,
+)
 from waits import PATIENCE_S, wait_until
 
 LIMIT_S = 10.0
@@ -36,6 +45,11 @@ def ticks_until_over(deadline: Deadline, step: Doing, elapsed_s: float = TICK_S,
 
 
 # --- how often to look ----------------------------------------------------------------------------------------------
+
+
+def test_memory_is_looked_at_more_often() -> None:
+    assert tick_s(None, watches_memory=True) == 0.2
+    assert tick_s(0.1, watches_memory=True) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize(("limit_s", "expected"), [(None, 0.5), (60.0, 0.5), (2.5, 0.5), (1.0, 0.2), (0.1, 0.02)])
@@ -353,3 +367,56 @@ def test_shared_memory_that_was_given_back_meanwhile_is_not_held_against_it(memo
     memory.shared = memory.own_shared = 0
     memory.anonymous = START + MOST // 2
     assert not cap.is_over(START)
+
+
+# --- too much memory together -----------------------------------------------------------------------------------------
+
+BUDGET = 1000 << 20
+MB = 1 << 20
+
+
+@contextlib.contextmanager
+def three_workers() -> Iterator[Board]:
+    """Each was born with 100 MB that are not its own; the last one is waiting for work."""
+    board = Board.create(3)
+    for worker_id, phase in enumerate((Phase.FETCH, Phase.COLLATE, Phase.IDLE)):
+        board.reset(worker_id, 1, 100 * MB)
+        board.row(worker_id)[PHASE] = phase
+    yield board
+    board.close()
+
+
+def test_the_one_that_has_most_of_those_that_load_is_one_too_many() -> None:
+    watch = BudgetWatch(BUDGET)
+    with three_workers() as board:
+        assert watch.find_one_too_many(board, {0: 400 * MB, 1: 500 * MB, 2: 400 * MB}) is None
+        assert watch.find_one_too_many(board, {0: 400 * MB, 1: 500 * MB, 2: 900 * MB}) == 1
+        assert watch.used_bytes == {0: 300 * MB, 1: 400 * MB, 2: 800 * MB}
+
+
+def test_slots_count() -> None:
+    watch = BudgetWatch(BUDGET)
+    with three_workers() as board:
+        board.set_slot_bytes(900 * MB)
+        assert watch.find_one_too_many(board, {0: 200 * MB, 1: 150 * MB, 2: None}) is None
+        assert watch.find_one_too_many(board, {0: 250 * MB, 1: 150 * MB, 2: None}) == 0
+
+
+def test_without_a_budget_none_is_too_many() -> None:
+    with three_workers() as board:
+        assert BudgetWatch(None).find_one_too_many(board, {0: 1 << 50}) is None
+
+
+def test_one_that_only_waits_is_not_ended() -> None:
+    """What it keeps is a matter for who gives out work."""
+    with three_workers() as board:
+        assert BudgetWatch(BUDGET).find_one_too_many(board, {2: 1 << 40}) is None
+
+
+# --- on the way out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_may_take_a_while_to_end_and_no_longer() -> None:
+    watch = EndWatch()
+    assert not any(watch.is_over(doing(Phase.IDLE), TICK_S) for _ in range(100))
+    assert next(k for k in range(1, 100) if watch.is_over(doing(Phase.ENDING), TICK_S)) == 7

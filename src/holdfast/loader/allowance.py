@@ -56,7 +56,8 @@ class Allowance:
         self._num_workers = num_workers
         self._backend, self._pool, self._units = backend, pool, units
         self._warm_slots = pool.warm_slots
-        self._cgroup = cgroups.memory_cgroup_of("self") if budget_bytes is not None else None
+        cgroup = cgroups.memory_cgroup_of("self") if budget_bytes is not None else None
+        self._cgroups = cgroup.limited() if cgroup is not None else []
         self._margin_bytes = min(_all_there_is() // _MARGIN_SHARE, _MOST_MARGIN) if budget_bytes is not None else 0
         self._read_at = -_EVERY_S
         self._total_bytes: int | None = None
@@ -187,6 +188,6 @@ class Allowance:
         self._keeps = {worker_id: kept for worker_id in working if (kept := self._kept(worker_id))}
         self._expected = max(self._keeps.values(), default=0)
         used = slot_bytes + sum(map(self._backend.used_bytes, working))
-        left = [cgroups.host_available_bytes(), self._cgroup.headroom_bytes() if self._cgroup is not None else None]
+        left = [cgroups.host_available_bytes(), *(cgroup.headroom_bytes() for cgroup in self._cgroups)]
         room = min((nbytes for nbytes in left if nbytes is not None), default=budget_bytes)
         self._total_bytes = min(budget_bytes, used + room - self._margin_bytes)

@@ -98,8 +98,11 @@ class Schedule:
 
     def next_turn(self) -> int | None:
         """The worker that would get the next unit."""
-        order = [(self._turn + k) % self._num_workers for k in range(self._num_workers)]
-        return next((worker_id for worker_id in order if self._takes_part(worker_id)), None)
+        for k in range(self._num_workers):
+            worker_id = (self._turn + k) % self._num_workers
+            if self._takes_part(worker_id):
+                return worker_id
+        return None
 
     def arrived(self, unit: int) -> None:
         """The unit is finished: a batch or an error is there."""
