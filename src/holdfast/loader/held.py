@@ -48,5 +48,7 @@ class Held:
     def let_go(self) -> list[int]:
         """All that wait, in order: nobody is interested in them any more."""
         units = sorted([*self._alone, *self._others])
-        self.__init__()  # type: ignore[misc]
+        self._alone.clear()
+        self._others.clear()
+        self._running = None
         return units
