@@ -29,6 +29,7 @@ from .option_costs import measure_options
 from .profiling import print_profiles
 from .readme import END, START, has_markers, rewrite_readme
 from .report import Report, as_json
+from .sharing import measure_sharing
 from .startup import METHODS, measure_startup
 from .supervision import measure_supervision
 from .table import make_console, print_report
@@ -40,7 +41,8 @@ STARTUP_ROUNDS, QUICK_STARTUP_ROUNDS = 3, 1
 STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
 SUPERVISION_S, QUICK_SUPERVISION_S = 10.0, 4.0
-PARTS = ("throughput", "options", "startup", "memory", "supervision")
+SHARING_ROUNDS, QUICK_SHARING_ROUNDS = 3, 1
+PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing")
 
 
 def main() -> int:
@@ -148,6 +150,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         window_s = QUICK_SUPERVISION_S if options.quick else SUPERVISION_S
         report.supervision.extend(measure_supervision(window_s, tick))
 
+    def measure_share() -> None:
+        rounds = QUICK_SHARING_ROUNDS if options.quick else SHARING_ROUNDS
+        report.sharing = measure_sharing(options.quick, rounds, tick)
+
     if "throughput" in options.only:
         for name in options.rows:
             yield name, partial(measure_one_row, name)
@@ -160,6 +166,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "memory", measure_workers
     if "supervision" in options.only:
         yield "supervision", measure_supervisor
+    if "sharing" in options.only:
+        yield "sharing", measure_share
 
 
 def _ticker(console: Console, status: Status) -> Tick:

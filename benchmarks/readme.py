@@ -10,6 +10,7 @@ from pathlib import Path
 from .measure import RowResult
 from .option_costs import SETTINGS, OptionResult
 from .report import Report
+from .sharing_tables import sharing_markdown
 from .table import MIB, number
 
 START = "<!-- bench:start -->"
@@ -41,6 +42,8 @@ def markdown(report: Report) -> str:
         parts.append(_memory(report))
     if report.supervision:
         parts.append(_supervision(report))
+    if report.sharing is not None:
+        parts.append(sharing_markdown(report.sharing))
     return "\n\n".join(parts)
 
 

@@ -14,19 +14,21 @@ from .machine import Machine
 from .measure import RowResult
 from .memory import TARGET, MemoryResult
 from .option_costs import SETTINGS, OptionResult, Setting
+from .sharing import MOST_ADDED_BYTES, MOST_OF_PICKLED, MOST_OF_PLAIN, SharingResult
 from .startup import StartupResult
 from .supervision import MOST_SHARE, SupervisionResult
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One figure against its limit: a ratio to torch's loader or to another figure of ours, at least or at most."""
+    """One figure against its limit, at least or at most: a ratio to torch's loader or to another figure, or a size."""
 
     what: str
     value: float
     limit: float
     at_least: bool
     to: str = "torch's"
+    unit: str = "x"
 
     @property
     def met(self) -> bool:
@@ -36,7 +38,7 @@ class Target:
     def __str__(self) -> str:
         """Return figure and limit in one line."""
         bound = "at least" if self.at_least else "at most"
-        return f"{self.what}: {self.value:.3g}x {self.to}, target {bound} {self.limit:.3g}x"
+        return f"{self.what}: {self.value:.3g}{self.unit} {self.to}, target {bound} {self.limit:.3g}{self.unit}"
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Report:
     startup: list[StartupResult] = field(default_factory=list)
     memory: list[MemoryResult] = field(default_factory=list)
     supervision: list[SupervisionResult] = field(default_factory=list)
+    sharing: SharingResult | None = None
     broken: list[str] = field(default_factory=list)
 
     def targets(self) -> list[Target]:
@@ -60,6 +63,7 @@ class Report:
             *map(startup_target, self.startup),
             *map(memory_target, self.memory),
             *map(supervision_target, self.supervision),
+            *(sharing_targets(self.sharing) if self.sharing is not None else ()),
         ]
 
     def missed(self) -> list[Target]:
@@ -113,6 +117,23 @@ def supervision_target(case: SupervisionResult) -> Target:
     return Target(what, case.share, MOST_SHARE, at_least=False, to="one core")
 
 
+def sharing_targets(result: SharingResult) -> list[Target]:
+    """Return the targets of share()."""
+    limit = MOST_ADDED_BYTES / 1e6
+    sizes = [
+        Target(f"1 GB shared, {method}, added", added / 1e6, limit, at_least=False, to="per worker", unit=" MB")
+        for method, added in result.added_bytes.items()
+    ]
+    strings, start = result.string_ratio("ours, shared"), result.start_ratio("ours, shared")
+    return [
+        *sizes,
+        Target(
+            "strings, shared, memory per worker", strings, MOST_OF_PLAIN, at_least=False, to="torch's on the plain list"
+        ),
+        Target("spawned workers with 1 GB shared, start", start, MOST_OF_PICKLED, at_least=False, to="ours, pickled"),
+    ]
+
+
 def as_json(report: Report) -> dict[str, Any]:
     """Return the run as plain data: every pass of every round, and the targets."""
     return {
@@ -123,6 +144,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "startup": [asdict(case) for case in report.startup],
         "memory": [asdict(case) for case in report.memory],
         "supervision": [asdict(case) for case in report.supervision],
+        "sharing": report.sharing and asdict(report.sharing),
         "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
         "broken": report.broken,
     }

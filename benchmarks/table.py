@@ -25,6 +25,7 @@ from .report import (
     startup_target,
     supervision_target,
 )
+from .sharing_tables import sharing_table
 from .startup import StartupResult
 from .supervision import SupervisionResult
 
@@ -60,6 +61,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(memory_table(report.memory))
     if report.supervision:
         console.print(supervision_table(report.supervision))
+    if report.sharing is not None:
+        console.print(sharing_table(report.sharing))
     _print_outcome(console, report)
 
 

@@ -15,6 +15,7 @@ import contextlib
 import gc
 import importlib.util
 from collections.abc import Iterator
+from multiprocessing import resource_sharer
 
 import psutil
 import pytest
@@ -29,6 +30,7 @@ NEED_TORCH = [
     "faults",
     "lifetime",
     "parity",
+    "sharing",
     "unit/test_backends.py",
     "unit/test_bad_samples.py",
     "unit/test_collate.py",
@@ -39,6 +41,7 @@ NEED_TORCH = [
     "unit/test_names.py",
     "unit/test_rng.py",
     "unit/test_schedule.py",
+    "unit/test_sharing_tensors.py",
     "unit/test_slots_random.py",
     "unit/test_streams.py",
     "unit/test_streams_resumed.py",
@@ -114,3 +117,10 @@ def _end_processes(leaks: Leaks) -> None:
     for leak in leaks.processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(leak.pid).kill()
+
+
+@pytest.fixture
+def sharer_stopped() -> Iterator[None]:
+    """multiprocessing's thread that hands over descriptors outside of a start: it would be left behind."""
+    yield
+    resource_sharer.stop()

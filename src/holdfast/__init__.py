@@ -11,6 +11,7 @@ if _typing.TYPE_CHECKING:
         HoldfastWarning,
         InternalError,
         NotPicklable,
+        SharedMemoryError,
         TooManyRestarts,
         TooManySkipped,
         WorkerCrashed,
@@ -23,6 +24,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.loader.dataloader import DataLoader
     from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
+    from holdfast.sharing.share import share
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,7 @@ __all__ = [
     "InternalError",
     "LoaderStats",
     "NotPicklable",
+    "SharedMemoryError",
     "SkippedSample",
     "TooManyRestarts",
     "TooManySkipped",
@@ -42,12 +45,14 @@ __all__ = [
     "WorkerInitError",
     "WorkerOutOfMemory",
     "WorkerTimeout",
+    "share",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "DataLoader": "holdfast.loader.dataloader",
     "Incident": "holdfast.incident",
     "LoaderStats": "holdfast.loader.stats",
+    "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
 }
 

@@ -8,6 +8,7 @@
         WorkerInitError                            a worker died before its first sample
         TooManyRestarts                            workers die again and again outside any sample
       TooManySkipped(HoldfastError, RuntimeError)  more samples could not be loaded than max_skipped allows
+      SharedMemoryError(HoldfastError, OSError)    there is no room for what is to be shared, or it is not there
       NotPicklable(HoldfastError, TypeError)       something the workers need cannot be sent to them
       InternalError(HoldfastError)                 a bug of holdfast itself
     HoldfastWarning(UserWarning)
@@ -67,6 +68,10 @@ class TooManySkipped(HoldfastError, RuntimeError):
     """More samples of an epoch could not be loaded than the loader's `max_skipped` allows. `incident` is the last."""
 
     incident: Incident | None = None
+
+
+class SharedMemoryError(HoldfastError, OSError):
+    """What is to be shared does not fit into memory, or what was shared cannot be reached."""
 
 
 class NotPicklable(HoldfastError, TypeError):

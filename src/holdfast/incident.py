@@ -57,7 +57,7 @@ class Incident:
         said = self.summary or self.cause
         who = "" if self.worker_id is None else f"worker {self.worker_id}"
         where = "" if self.phase is None else f" while {self.phase}"
-        what = "" if self.sample_index is None else f" sample {self.sample_index!r}"
+        what = "" if self.sample_index is None else f" sample {bounded_repr(self.sample_index)}"
         batch = "" if self.batch is None else f" (epoch {self.epoch}, batch {self.batch})"
         between = "" if not who else " " if said[:1].islower() else ": "
         return " ".join(f"{who}{between}{said}{where}{what}{batch}: {self.done}".splitlines())
@@ -80,15 +80,15 @@ def _plain_index(index: Any) -> int | str | None:
     try:
         return operator.index(index)  # also of numpy, and bool
     except Exception:
-        return _bounded_repr(index)
+        return bounded_repr(index)
 
 
-def _bounded_repr(index: Any) -> str:
-    """The index is an object of the user's sampler: its repr may be anything, or raise."""
+def bounded_repr(value: Any, longest: int = _LONGEST_REPR) -> str:
+    """Of an object of the user's, such as an index of a sampler: its repr may be anything, or raise."""
     try:
-        return repr(index)[:_LONGEST_REPR]
+        return repr(value)[:longest]
     except Exception:
-        return f"<{type(index).__qualname__}>"
+        return f"<{type(value).__qualname__}>"
 
 
 class Incidents(Sequence[Incident]):

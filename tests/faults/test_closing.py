@@ -257,6 +257,7 @@ def test_close_is_bounded_whatever_a_worker_does(how: str, capfd: pytest.Capture
     loader.close()
     assert time.monotonic() - start < CLOSE_DEADLINE_S
     wait_until_ended(pids)
+    assert not capfd.readouterr().err
 
 
 def _said(capfd: pytest.CaptureFixture[str], seen: list[str]) -> int:

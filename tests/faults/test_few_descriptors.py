@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,52 @@ def test_a_kept_batch_costs_no_descriptor_per_fork() -> None:
         assert open_descriptors() <= before + 5
         assert torch.equal(next(iterator), numbers(2, 2, 4))
         assert torch.equal(kept, numbers(0, 2, 4))
+
+
+def test_a_death_beside_many_open_files_is_what_it_is(tmp_path: Path) -> None:
+    """Numbers of 1024 and more, which `select` refuses, are as good as others."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip(f"needs 2048 descriptors, and the hard limit is {hard}: ulimit -Hn")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    opened = [os.open(tmp_path, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with DataLoader(Dies(8, 3), batch_size=2, num_workers=2, on_error="skip") as loader:
+            assert [batch[:, 0].tolist() for batch in loader] == [[0, 1], [2], [4, 5], [6, 7]]
+            assert {incident.cause for incident in loader.incidents} == {"exit by user code"}
+    finally:
+        for fd in opened:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Dies(Numbers):
+    def __init__(self, length: int, at: int) -> None:
+        super().__init__(length)
+        self.at = at
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == self.at:
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+class CountsDescriptors(Numbers):
+    """Sample 4 kills the first worker that loads it; each sample is the number of open descriptors."""
+
+    def __init__(self, once: Path) -> None:
+        super().__init__(8)
+        self.once = once
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 4 and not self.once.exists():
+            self.once.touch()
+            os._exit(3)
+        return torch.tensor(open_descriptors())
+
+
+def test_a_replacement_inherits_nothing_of_the_worker_before_it(tmp_path: Path) -> None:
+    with DataLoader(CountsDescriptors(tmp_path / "once"), batch_size=1, num_workers=1) as loader:
+        counts = [int(batch) for batch in loader]
+    assert (tmp_path / "once").exists()
+    assert set(counts) == {counts[0]}

@@ -15,6 +15,8 @@ from torch.utils.data import BatchSampler, SequentialSampler, default_collate
 from faulty import Fault
 from helpers import PATIENCE_S, Numbers, wait_until, worker_pids
 from holdfast import DataLoader, TooManyRestarts, TooManySkipped, WorkerCrashed
+from holdfast.diagnosis import inquiry
+from holdfast.diagnosis.evidence import Diagnosis, Evidence
 from records import Asked, AskedStream, Calls, flat, has_finished, stubborn
 
 pytestmark = pytest.mark.timeout(90)
@@ -377,3 +379,57 @@ def test_a_raised_batch_is_not_known_to_be_bad(tmp_path: Path) -> None:
         assert [type(outcome) for outcome in stubborn(iter(loader))].count(WorkerCrashed) == 1
         loader.dataset.fault = Fault("exception", True, tmp_path / "struck", os.getpid())
         assert flat(loader) == list(range(LENGTH))
+
+
+# -- what killed it is found out while its replacement works -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("where", ["sample", "collate"])
+def test_a_diagnosis_does_not_delay_the_replacement(
+    where: str, on_error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends only when the replacement has loaded what its predecessor had left."""
+    loaded = tmp_path / "loaded"
+    waits: list[bool] = []
+
+    def diagnose(evidence: Evidence) -> Diagnosis:
+        wait_until(loaded.exists, PATIENCE_S, "the replacement to load")
+        waits.append(True)
+        return real(evidence)
+
+    real = inquiry.diagnose
+    monkeypatch.setattr(inquiry, "diagnose", diagnose)
+    dataset, collate_fn = _LeavesMark(loaded, dies=where == "sample"), _die_of_two if where == "collate" else None
+    options: dict[str, Any] = {"on_error": on_error, "max_retries": 0, "collate_fn": collate_fn}
+    with DataLoader(dataset, 1, num_workers=1, prefetch_factor=8, **options) as loader:
+        iterator = iter(loader)
+        if on_error == "raise":
+            assert [next(iterator).tolist(), next(iterator).tolist()] == [[[0]], [[1]]]
+            with pytest.raises(WorkerCrashed) as caught:
+                next(iterator)
+            assert caught.value.incident is loader.incidents[-1]
+        assert len(list(iterator)) == {"raise": 3, "skip": 5, "replace": 6}[on_error]
+    assert waits
+
+
+class _LeavesMark(Numbers):
+    """Sample 2 is fatal where it `dies`; sample 3 leaves a file."""
+
+    def __init__(self, mark: Path, *, dies: bool) -> None:
+        super().__init__(6, 1)
+        self.mark = mark
+        self.dies = dies
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 2 and self.dies:
+            os._exit(3)
+        if index == 3:
+            self.mark.touch()
+        return super().__getitem__(index)
+
+
+def _die_of_two(samples: list[torch.Tensor]) -> torch.Tensor:
+    if samples[0] == 2:
+        os._exit(3)
+    return torch.stack(samples)

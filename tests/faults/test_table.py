@@ -46,6 +46,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("row", rows, ids=map(str, rows))
 
 
+@pytest.fixture(autouse=True)
+def quiet_supervisor(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Of the workers something may be heard, of our own process nothing."""
+    yield
+    assert "supervisor" not in capfd.readouterr().err
+
+
 @pytest.mark.timeout(120)
 def test_a_fault_costs_what_the_contract_says(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is delivered, in which order, what is raised, noted and listed; the end is bounded, and nothing is left."""

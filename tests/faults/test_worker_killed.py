@@ -218,3 +218,18 @@ def test_a_killed_worker_of_an_iterable_dataset_is_taken_up_where_it_was() -> No
         delivered.extend(batch.flatten().tolist() for batch in iterator)
     assert delivered == expected
     assert len(loader.incidents) == 1
+
+
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_an_interrupt_of_one_worker_is_told_as_such(method: str) -> None:
+    """Not as an end that the user's code had made: it has gone through its exit hooks all the same."""
+    how = {"backend": "portable"} if method == "portable" else {"multiprocessing_context": method}
+    with DataLoader(Numbers(LENGTH), BATCH_SIZE, num_workers=1, **how) as loader:  # type: ignore[arg-type]
+        iterator = iter(loader)
+        for number, batch in enumerate(iterator):
+            check_batch(batch, number)
+            if number == 10:
+                os.kill(worker_pids(iterator)[0], signal.SIGINT)
+        assert number == BATCHES - 1
+        assert [incident.cause for incident in loader.incidents] == ["killed by another process"]
+        assert "SIGINT" in loader.incidents[0].summary

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, TensorDataset
 
-from holdfast import DataLoader
+from holdfast import DataLoader, share
 from holdfast.errors import HoldfastError, HoldfastWarning, WorkerCrashed, WorkerError, WorkerInitError
 
 
@@ -71,6 +71,12 @@ def a_backend_is_a_name(name: str | None) -> None:
 def a_record_is_kept_or_not() -> None:
     assert_type(DataLoader(Lengths(), record=False).record, bool)
     DataLoader(Lengths(), record="/data/records")  # type: ignore[arg-type]
+
+
+def what_is_shared_has_the_type_it_had(names: list[str], tensor: torch.Tensor) -> None:
+    assert_type(share(names), list[str])
+    assert_type(share({"x": tensor}), dict[str, torch.Tensor])
+    share(names, tensor)  # type: ignore[call-arg]
 
 
 def existing_handlers_of_runtime_error_catch_ours(crashed: WorkerCrashed, init: WorkerInitError) -> None:

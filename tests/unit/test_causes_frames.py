@@ -189,6 +189,7 @@ def test_an_exception_becomes_plain_data() -> None:
     assert "No such file" in error.message
     assert facts.describe(Stubborn(2, "x"), "").message == ""
     assert facts.describe(ValueError("bad"), "").errno is None
+    assert facts.describe(_Unfinished("bad"), "").errno is None
 
 
 def elf(machine: int, bits: int = 2) -> bytes:
@@ -250,3 +251,9 @@ def test_the_cpu_is_named_for_an_illegal_instruction_only() -> None:
     """No fact is read that no cause asks for."""
     assert facts.gather(died(4)).cpu == facts.cpu_name()
     assert facts.gather(died(11)) == died(11)
+
+
+class _Unfinished(Exception):
+    @property
+    def errno(self) -> int:
+        return int(self.args[1])

@@ -15,6 +15,7 @@ from holdfast.errors import (
     HoldfastWarning,
     InternalError,
     NotPicklable,
+    SharedMemoryError,
     TooManyRestarts,
     TooManySkipped,
     WorkerCrashed,
@@ -33,6 +34,7 @@ EXAMPLES: list[HoldfastError] = [
     WorkerInitError("message", worker_id=3),
     TooManyRestarts("message"),
     TooManySkipped("message"),
+    SharedMemoryError("message"),
     NotPicklable("message", path="dataset.transform.fn"),
     InternalError("message"),
 ]

@@ -35,6 +35,16 @@ def test_an_incident_says_only_what_it_knows() -> None:
     assert str(Incident("supervisor (pid 3) died", "restarted")) == "supervisor (pid 3) died: restarted"
 
 
+class NotShown:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_index_that_cannot_be_shown_is_named_by_its_class() -> None:
+    assert "sample <NotShown>" in str(Incident("hung", "retried", phase="loading", sample_index=NotShown()))
+    assert len(str(Incident("hung", "retried", phase="loading", sample_index="x" * 10_000))) < 300
+
+
 def test_sample_zero_of_batch_zero_is_named() -> None:
     """Nothing is taken for missing because it is 0."""
     incident = Incident("hung", "retried", worker_id=0, phase="loading", sample_index=0, epoch=0, batch=0)

@@ -112,6 +112,16 @@ def test_a_long_list_of_samples_is_cut() -> None:
     assert len(str(given_up(lost(), [*range(10_000)]))) < 3000
 
 
+class NotShown:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("phase", [Phase.FETCH, Phase.COLLATE])
+def test_indices_that_cannot_be_shown_do_not_hide_what_happened(phase: Phase) -> None:
+    assert "died of a segmentation fault" in str(given_up(lost(phase), [NotShown(), NotShown()]))
+
+
 def test_indices_that_do_not_compare_are_told_apart_by_their_place() -> None:
     """An array as an index, which is neither equal nor unequal to another."""
     error = given_up(lost(), [np.arange(3), np.arange(2), np.arange(4)])

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.workers.channel import is_readable
 from holdfast.workers.stderr import Relay
+from waits import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's pipes")
 
@@ -38,6 +40,19 @@ class Ends:
     def hang_up(self) -> None:
         os.close(self.worker)
         self.open.remove(self.worker)
+
+
+def fill(ends: Ends) -> int:
+    """As many bytes as the screen takes without being read."""
+    os.set_blocking(ends.out, False)
+    filled = 0
+    while True:
+        try:
+            filled += os.write(ends.out, bytes(4096))
+        except BlockingIOError:
+            break
+    os.set_blocking(ends.out, True)
+    return filled
 
 
 @pytest.fixture
@@ -113,14 +128,7 @@ def test_bytes_that_are_no_text_are_kept_readable(ends: Ends) -> None:
 
 def test_where_the_screen_takes_nothing_the_worker_waits_and_not_we(ends: Ends) -> None:
     """Nothing is read that could not be passed on, and nothing is lost when it can be again."""
-    os.set_blocking(ends.out, False)
-    filled = 0
-    while True:
-        try:
-            filled += os.write(ends.out, bytes(4096))
-        except BlockingIOError:
-            break
-    os.set_blocking(ends.out, True)
+    filled = fill(ends)
     ends.say(b"waits\n")
     assert not ends.relay.wants_more
     while filled > 0:
@@ -159,3 +167,34 @@ def test_redirected_stderr_reaches_the_relay(ends: Ends) -> None:
     script = "import os; from holdfast.workers import stderr; stderr.redirect({}); os.system('echo from sh >&2')"
     subprocess.run([sys.executable, "-c", script.format(ends.worker)], pass_fds=[ends.worker], check=True, timeout=60)
     assert ends.relay.finish() == "from sh\n"
+
+
+@pytest.mark.timeout(30)
+def test_a_line_without_an_end_is_passed_on_in_parts(ends: Ends) -> None:
+    """A progress bar that is never ended, or binary data: as fast as any other text, and kept in no buffer."""
+    said = b""
+    for _ in range(20):
+        ends.say(b"y" * 60_000)
+        said += ends.seen()
+    ends.say(b"\n")
+    said += ends.seen()
+    assert said == b"[worker 1] " + b"y" * 1_200_000 + b"\n"
+    ends.relay.finish()
+
+
+@pytest.mark.timeout(30)
+def test_what_a_worker_started_may_go_on_talking(ends: Ends) -> None:
+    """Its own last words are had without waiting for the end of that."""
+    os.set_blocking(ends.out, True)
+    with subprocess.Popen(["yes"], stdout=ends.worker, stderr=subprocess.DEVNULL) as talker:
+        ends.hang_up()
+        wait_until(lambda: is_readable(ends.relay.fd), PATIENCE_S, "a word")
+        assert ends.relay.finish().startswith("y")
+        talker.wait(PATIENCE_S)  # it has nobody to talk to any more
+
+
+def test_last_words_are_kept_though_the_screen_takes_nothing(ends: Ends) -> None:
+    fill(ends)
+    ends.say(b"waits\n")
+    os.write(ends.worker, b"free(): double free\n")
+    assert ends.relay.finish() == "waits\nfree(): double free\n"

@@ -47,7 +47,7 @@ def gather(evidence: Evidence) -> Evidence:
 
 def describe(error: BaseException, traceback: str) -> RaisedException:
     """An exception as evidence. `traceback` is the worker's: the object itself has lost it on its way."""
-    kind, number, filename = type(error), getattr(error, "errno", None), getattr(error, "filename", None)
+    kind, number, filename = type(error), _attribute(error, "errno"), _attribute(error, "filename")
     try:
         text = str(error)
     except Exception:  # an exception of the user's, with a __str__ of its own
@@ -60,6 +60,14 @@ def describe(error: BaseException, traceback: str) -> RaisedException:
         bases=tuple(base.__name__ for base in kind.__mro__[1:-1]),
         filename=os.fsdecode(filename) if isinstance(filename, str | bytes) else "",
     )
+
+
+def _attribute(error: BaseException, name: str) -> object:
+    """None where a property of the user's, of that name, raises."""
+    try:
+        return getattr(error, name, None)
+    except Exception:
+        return None
 
 
 def wrong_machine_library(raised: RaisedException, path_of_library: str = "") -> str:

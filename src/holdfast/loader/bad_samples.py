@@ -42,6 +42,15 @@ class BadSample(NamedTuple):
     blame: Blame = Blame.ITSELF
 
 
+class TakenOut(NamedTuple):
+    """An index that a unit asks for no more, where in the epoch that was, and what it asks for in its place."""
+
+    index: Any
+    place: int
+    substitute: Any = None
+    has_substitute: bool = False
+
+
 class _Given(NamedTuple):
     """A unit as the sampler gave it, and where in the epoch it starts."""
 
@@ -91,20 +100,39 @@ class BadSamples:
 
     def give_up(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
         """Change the unit so that it asks for these no more. May raise TooManySkipped."""
-        if self._ledger.policy.on_error == "raise":
-            return Fate.RAISE
-        if self._ledger.policy.on_error == "replace":
-            return self._replace(batch, state, bad)
-        self.note_skipped(batch, state, bad)
-        return self._drop(state, {sample.position for sample in bad})
+        fate, taken = self.take_out(state, [sample.position for sample in bad])
+        for out, sample in zip(taken, bad, strict=fate is not Fate.RAISE):
+            self.book(batch, out, sample.reason, sample.blame)
+        return fate
 
     def give_up_batch(self, batch: int, state: UnitState, reason: str) -> Fate:
         """No batch can be made of the unit's samples: all of them are passed over."""
+        fate, taken = self.take_out_all(state)
+        for out in taken:
+            self.book(batch, out, reason, Blame.NOBODY)
+        return fate
+
+    def take_out(self, state: UnitState, positions: Sequence[int]) -> tuple[Fate, list[TakenOut]]:
+        """The first half of giving up: the unit asks for these no more. They are to be booked after that."""
+        if self._ledger.policy.on_error == "raise":
+            return Fate.RAISE, []
+        if self._ledger.policy.on_error == "replace":
+            return self._replace(state, positions)
+        return self._drop(state, positions)
+
+    def take_out_all(self, state: UnitState) -> tuple[Fate, list[TakenOut]]:
         if state.is_substituted:
-            return Fate.RAISE  # nor of those that stood for them
+            return Fate.RAISE, []  # nor can a batch be made of those that stood for them
         state.is_substituted = self._ledger.policy.on_error == "replace"
-        everything = range(len(state.listed))
-        return self.give_up(batch, state, [BadSample(position, reason, Blame.NOBODY) for position in everything])
+        return self.take_out(state, range(len(state.listed)))
+
+    def book(self, batch: int, out: TakenOut, reason: str, blame: Blame) -> None:
+        """The second half: why it was. May raise TooManySkipped."""
+        sample = BadSample(-1, reason, blame)
+        if out.has_substitute:
+            self._note_replaced(batch, out.index, sample, out.place, out.substitute)
+        else:
+            self._note(batch, out.index, sample)
 
     def note_skipped(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> None:
         """A worker has left these out of the batch it made."""
@@ -118,31 +146,31 @@ class BadSamples:
 
     # -- how -------------------------------------------------------------------------------------------------------
 
-    def _drop(self, state: UnitState, positions: set[int]) -> Fate:
+    def _drop(self, state: UnitState, positions: Sequence[int]) -> tuple[Fate, list[TakenOut]]:
         listed = state.listed
-        left = [k for k in range(len(listed)) if k not in positions]
+        taken = [TakenOut(listed[position], state.place(position)) for position in positions]
+        left = [k for k in range(len(listed)) if k not in set(positions)]
         if not left:
-            return Fate.VOID
+            return Fate.VOID, taken
         state.change([listed[k] for k in left], [state.place(k) for k in left])
-        return Fate.AGAIN
+        return Fate.AGAIN, taken
 
-    def _replace(self, batch: int, state: UnitState, bad: Sequence[BadSample]) -> Fate:
+    def _replace(self, state: UnitState, positions: Sequence[int]) -> tuple[Fate, list[TakenOut]]:
         listed = state.listed
         if not state.sampled:
             state.sampled = tuple(listed)
         places = [state.place(k) for k in range(len(listed))]
-        given_up = [listed[sample.position] for sample in bad]
-        state.given_up.extend(given_up)
-        for sample in bad:
-            substitute = self._substitute(state, places[0], places[sample.position])
+        state.given_up.extend(listed[position] for position in positions)
+        taken = []
+        for position in positions:
+            substitute = self._substitute(state, places[0], places[position])
             if substitute is substitutes.NONE_LEFT:
-                return Fate.RAISE
-            listed[sample.position] = substitute
-            state.deaths.pop(places[sample.position], None)  # it has attempts of its own
-        for sample, index in zip(bad, given_up, strict=True):
-            self._note_replaced(batch, index, sample, places[sample.position], listed[sample.position])
+                return Fate.RAISE, []
+            taken.append(TakenOut(listed[position], places[position], substitute, has_substitute=True))
+            listed[position] = substitute
+            state.deaths.pop(places[position], None)  # it has attempts of its own
         state.change(listed, places)
-        return Fate.AGAIN
+        return Fate.AGAIN, taken
 
     def _substitute(self, state: UnitState, first: int, place: int) -> Any:
         """Another sample of the batch, or of those before it; if none is good, of those after it, one by one.

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from holdfast.errors import HoldfastWarning, TooManySkipped
-from holdfast.incident import Incident, Incidents
+from holdfast.incident import Incident, Incidents, bounded_repr
 from holdfast.loader.policy import Policy
 from holdfast.loader.run import Run
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
@@ -79,7 +79,8 @@ class Ledger:
         try:
             file.append(index, reason)
         except OSError as error:  # the run is worth more than the note
-            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): sample {index!r} is not noted"
+            what = f"sample {bounded_repr(index)} is not noted"
+            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): {what}"
             warnings.warn(message, HoldfastWarning, stacklevel=2)
 
     def check_number(self, skipped: int, epoch_samples: int | None) -> None:
@@ -89,7 +90,7 @@ class Ledger:
             return
         allowed = limit if isinstance(limit, int) else limit * (epoch_samples or 0)
         if skipped > allowed:
-            recent = "\n".join(f"  {sample.index!r}: {sample.reason}" for sample in self.skipped[-5:])
+            recent = "\n".join(f"  {bounded_repr(sample.index)}: {sample.reason}" for sample in self.skipped[-5:])
             raise TooManySkipped(
                 f"{skipped} samples of this epoch could not be loaded, more than max_skipped={limit} allows\n"
                 f"The last of them:\n{recent}\n"

@@ -21,7 +21,7 @@ from holdfast.errors import (
     WorkerOutOfMemory,
     WorkerTimeout,
 )
-from holdfast.incident import Incident
+from holdfast.incident import Incident, bounded_repr
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import DOING, Phase
 from holdfast.workers.failures import Failure, rebuild
@@ -132,7 +132,9 @@ def incident_of_growth(growth: MemoryGrowth, done: str, **where: Any) -> Inciden
 def lost_with(failure: Failure, indices: list[Any]) -> str:
     """The other samples of a batch that is delivered as an exception."""
     others = [index for k, index in enumerate(indices) if k != failure.position]
-    return f"lost with it, of the same batch: samples {others!r:.200}" if failure.position >= 0 and others else ""
+    return (
+        f"lost with it, of the same batch: samples {bounded_repr(others)}" if failure.position >= 0 and others else ""
+    )
 
 
 def attach(error: BaseException, incident: Incident) -> None:
@@ -193,4 +195,4 @@ def _doing(lost: WorkerLost, indices: list[Any]) -> str:
     words = DOING[lost.doing.phase]
     if _in_hand(lost, indices) is not None:
         return words
-    return f"{words} " + (f"the samples {indices!r:.80}" if indices else "a batch of the iterable dataset")
+    return f"{words} " + (f"the samples {bounded_repr(indices, 80)}" if indices else "a batch of the iterable dataset")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from holdfast.diagnosis.evidence import MemoryGrowth
-from holdfast.errors import WorkerError
+from holdfast.errors import WorkerCrashed, WorkerError
 from holdfast.incident import Incident
 from holdfast.loader import losses, recovery
 from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
@@ -28,6 +28,8 @@ from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
+
+_NOT_YET_KNOWN = "a worker died"  # until that has been looked into, in the same call
 
 
 class Deliveries(Protocol):
@@ -171,46 +173,58 @@ class Rescue:
         return False
 
     def _give_up_on(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
-        batch = self._deliveries.batch_number(unit)
-        reason = losses.how(lost)
-        if batch < 0:
-            self._note(lost, state, "skipped", deaths)
+        """What is sent again, and what not, is settled here; why, once the replacement has its work."""
+        if self._deliveries.batch_number(unit) < 0:
             self._give_up_left(lost.worker_id, unit)
-            return
-        if self._is_iterable:
+            self._note_later(lost, state, "skipped", deaths)
+        elif self._is_iterable:
             self._give_up_element(lost, unit, state, deaths, decision)
-            return
-        indices, done = state.listed, "raised"
-        try:
-            if decision is Decision.BAD_BATCH:
-                fate = self._bad.give_up_batch(batch, state, f"its batch: worker {reason}")
-            else:
-                blame = Blame.PERHAPS if losses.is_from_outside(lost) else Blame.ITSELF
-                fate = self._bad.give_up(batch, state, [BadSample(lost.doing.position, f"worker {reason}", blame)])
-            done = _said(fate, self._policy.on_error)
-        finally:  # also when it was one too many
-            noted = losses.incident(lost, indices, done, **self._at(unit, deaths))
-            self._ledger.note(noted)
-        error = losses.given_up(lost, indices, self._bad.epoch, batch, deaths) if fate is Fate.RAISE else None
-        self._seal(unit, fate, error and self._blame(error, noted))
+        else:
+            self._give_up_samples(lost, unit, state, deaths, is_batch=decision is Decision.BAD_BATCH)
+
+    def _give_up_samples(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, *, is_batch: bool) -> None:
+        indices, bad = state.listed, self._bad
+        fate, taken = bad.take_out_all(state) if is_batch else bad.take_out(state, [lost.doing.position])
+        self._seal(unit, fate, WorkerCrashed(_NOT_YET_KNOWN))
+        batch, place = self._deliveries.batch_number(unit), self._at(unit, deaths)
+
+        def judge() -> None:
+            said, (reason, blame) = "raised", _verdict(lost, is_batch=is_batch)
+            try:
+                for out in taken:
+                    bad.book(batch, out, reason, blame)
+                said = _said(fate, self._policy.on_error)
+            finally:  # also when it was one too many
+                noted = losses.incident(lost, indices, said, **place)
+                self._ledger.note(noted)
+            if fate is Fate.RAISE:
+                error = losses.given_up(lost, indices, bad.epoch, batch, deaths)
+                self._units.fail(unit, self._blame(error, noted))
+
+        self._due.append(judge)
 
     def _give_up_element(self, lost: WorkerLost, unit: int, state: UnitState, deaths: int, decision: Decision) -> None:
-        worker_id, reason = lost.worker_id, losses.how(lost)
+        worker_id = lost.worker_id
         elements = self._progress.elements(worker_id)
         if decision is Decision.BAD_SAMPLE:
             noted = self._note(lost, state, "raised", deaths)
             error = losses.stream_lost(lost, elements + lost.doing.position)
             self._deliveries.lose_stream(worker_id, self._blame(error, noted))
             return
-        noted = self._note(lost, state, "raised" if self._policy.on_error == "raise" else "skipped", deaths)
         self._progress.pass_over_collate(worker_id, lost.doing.span)
-        if self._policy.on_error == "raise":
-            error = losses.given_up(lost, [], self._bad.epoch, self._deliveries.batch_number(unit), deaths)
-            self._deliveries.fail(unit, self._blame(error, noted))
-        else:
-            places = range(elements, elements + lost.doing.span)
-            self._pass_over_elements(unit, worker_id, places, f"its batch: worker {reason}")
-            self._deliveries.void(unit)
+        fate = Fate.RAISE if self._policy.on_error == "raise" else Fate.VOID
+        self._seal(unit, fate, WorkerCrashed(_NOT_YET_KNOWN))
+
+        def judge() -> None:
+            noted = self._note(lost, state, "raised" if fate is Fate.RAISE else "skipped", deaths)
+            if fate is Fate.RAISE:
+                error = losses.given_up(lost, [], self._bad.epoch, self._deliveries.batch_number(unit), deaths)
+                self._units.fail(unit, self._blame(error, noted))
+            else:
+                places = range(elements, elements + lost.doing.span)
+                self._pass_over_elements(unit, worker_id, places, f"its batch: worker {losses.how(lost)}")
+
+        self._due.append(judge)
 
     def _give_up_left(self, worker_id: int, suspect: int) -> None:
         """Of an epoch that was left early: nobody waits for it, and an iterable goes no further."""
@@ -372,6 +386,13 @@ def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int
     key = state.place(lost.doing.position)
     state.deaths[key] = state.deaths.get(key, 0) + 1
     return state.deaths[key]
+
+
+def _verdict(lost: WorkerLost, *, is_batch: bool) -> tuple[str, Blame]:
+    reason = f"worker {losses.how(lost)}"
+    if is_batch:
+        return f"its batch: {reason}", Blame.NOBODY
+    return reason, Blame.PERHAPS if losses.is_from_outside(lost) else Blame.ITSELF
 
 
 def _said(fate: Fate, on_error: str) -> str:

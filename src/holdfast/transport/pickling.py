@@ -15,7 +15,7 @@ import contextlib
 import io
 import pickle
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import Any, ClassVar
@@ -27,16 +27,20 @@ from holdfast.transport import main_module
 
 # `import torch` adds torch's to it: where there is a tensor, they are there.
 _MULTIPROCESSING_REDUCERS: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+# What goes before them here. (A reducer is not told the protocol, and ours is a later one than multiprocessing's.)
+job_reducers: dict[type, Any] = {}
 
 
 class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle with the reductions of multiprocessing and torch, noting the modules it meets."""
 
     # The C pickler reads this when it is made: on the class it counts, on an instance it would not.
-    dispatch_table: ClassVar[Any] = ChainMap(_MULTIPROCESSING_REDUCERS, cloudpickle.Pickler.dispatch_table)
+    dispatch_table: ClassVar[Any] = ChainMap(
+        job_reducers, _MULTIPROCESSING_REDUCERS, cloudpickle.Pickler.dispatch_table
+    )
 
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+    def __init__(self, file: io.BytesIO, buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> None:
+        super().__init__(file, protocol=5, buffer_callback=buffer_callback)
         self.modules: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
@@ -62,7 +66,7 @@ def dumps_with_parts(obj: object, name: str) -> tuple[bytes, frozenset[str], obj
     try:
         pickler.dump(obj)
     except Exception as error:
-        path, culprit = _find_culprit(obj, name)
+        path, culprit = find_culprit(obj, name)
         path = path.lstrip(".")
         raise NotPicklable(_explain(path, culprit, error), path=path) from error
     modules = {m for m in pickler.modules if m not in ("__main__", "__mp_main__", "builtins")}
@@ -86,12 +90,12 @@ def describe(obj: object) -> str:
     return f"{type(obj).__module__}.{type(obj).__qualname__} object"
 
 
-def _find_culprit(obj: object, path: str, depth: int = 12) -> tuple[str, object]:
+def find_culprit(obj: object, path: str, depth: int = 12) -> tuple[str, object]:
     """Follow the parts that fail to pickle down to the smallest one."""
     if depth:
         for child_path, child in _parts(obj, path):
             if not _pickles(child):
-                return _find_culprit(child, child_path, depth - 1)
+                return find_culprit(child, child_path, depth - 1)
     return path, obj
 
 

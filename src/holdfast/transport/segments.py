@@ -46,11 +46,14 @@ if sys.platform == "win32":
     class _Mapping(mmap.mmap):
         owner: object = None
 
-    def _map(fd: int, name: str, nbytes: int) -> Any:
-        return _Mapping(-1, nbytes, tagname=name)
+    def map_memory(fd: int, name: str, nbytes: int, *, is_private: bool = False) -> Any:
+        return _Mapping(-1, nbytes, tagname=name, access=mmap.ACCESS_COPY if is_private else mmap.ACCESS_DEFAULT)
 
     def _give_back(memory: Any, start: int, stop: int) -> None:
         """Not possible here: the memory is given back with the last mapping."""
+
+    def see_all_pages(memory: Any) -> None:
+        """Nothing to be done: nobody counts here."""
 
 else:
     _libc = ctypes.CDLL(None, use_errno=True)
@@ -60,14 +63,16 @@ else:
     _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _MAP_FAILED = ctypes.c_void_p(-1).value
     _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)  # Linux
+    _MADV_POPULATE_READ = 22  # Linux 5.14
 
-    def _map(fd: int, name: str, nbytes: int) -> Any:
-        """Map a file for as long as anyone holds a buffer of the result.
+    def map_memory(fd: int, name: str, nbytes: int, *, is_private: bool = False) -> Any:
+        """Map a file for as long as anyone holds a buffer of the result. Private: writes stay in this process.
 
         Python's own mmap keeps a duplicate of the descriptor for as long (before 3.13 one cannot tell it not to), and a
         user may keep batches of any number of epochs.
         """
-        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        visibility = mmap.MAP_PRIVATE if is_private else mmap.MAP_SHARED
+        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, visibility, fd, 0)
         if address == _MAP_FAILED:
             raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
         memory = (ctypes.c_ubyte * nbytes).from_address(address)
@@ -81,6 +86,14 @@ else:
         if _MADV_REMOVE is not None and memory.mapping.alive:
             _libc.madvise(ctypes.addressof(memory) + start, stop - start, _MADV_REMOVE)
 
+    def see_all_pages(memory: Any) -> None:
+        """Have the kernel know that this process sees every page of a mapping, where it can be told.
+
+        It counts a page that one process alone has looked at as that process's own, as if it were private memory.
+        """
+        if sys.platform == "linux":
+            _libc.madvise(ctypes.addressof(memory), ctypes.sizeof(memory), _MADV_POPULATE_READ)
+
 
 class Segment:
     """Shared memory and its mapping. The mapping lives until the last view of it is gone, also after `close_fd()`."""
@@ -92,7 +105,7 @@ class Segment:
         self.fd = names.open_fd(handle) if isinstance(handle, str) else handle
         self.nbytes = nbytes
         try:
-            self._memory = _map(self.fd, self.name, nbytes)
+            self._memory = map_memory(self.fd, self.name, nbytes)
         except BaseException:
             if self.name:
                 self.close_fd()

@@ -15,6 +15,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 MAX_MESSAGE = 64 * 1024
 _MAX_FDS = 64
@@ -23,19 +24,19 @@ _IN_A_FILE = b"the message is in the last descriptor"
 _FD_SPACE = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
 
 
+def is_readable(source: Any) -> bool:
+    """Whether a descriptor, or what has one, has something to say. (`select` knows the first 1024 only.)"""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def pair() -> tuple[socket.socket, socket.socket]:
     """Two connected ends with roomy buffers."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     return ends
-
-
-def is_readable(fd: int) -> bool:
-    """Whether something can be read, or has ended. (`select` knows the first 1024 descriptors only.)"""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 # Sockets of the main process. Of an iterator in a garbage cycle the collector might otherwise close them before it

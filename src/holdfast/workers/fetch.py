@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.incident import bounded_repr
 from holdfast.workers import rng
 from holdfast.workers.attempts import Retries
 from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
@@ -134,7 +135,9 @@ class MapFetcher:
             samples.append(tried.value)
         elif not self._care.may_pass_over(last):
             raise last from last.__cause__
-        failure = capture(last or error, self._where(f"dataset[{index!r}]"))._replace(phase=int(Phase.FETCH))
+        failure = capture(last or error, self._where(f"dataset[{bounded_repr(index)}]"))._replace(
+            phase=int(Phase.FETCH)
+        )
         self.bad.append(BadSample(position, tried.attempts, tuple(failure), tried.error is None))
 
     def _load_seeded(self, index: Any, place: int) -> Any:

@@ -304,7 +304,9 @@ class Crew:
                 self._control_open = False
                 self._unregister(self._control.fileno())
                 return
-            self._mail.append((pickle.loads(received[0]), received[1]))
+            message, fds = pickle.loads(received[0]), received[1]
+            successor = [(message.successor, fds)] if isinstance(message, Exited) and message.successor else []
+            self._mail.extend([(message, fds), *successor])
             self._read_mail()
 
     def _read_mail(self) -> None:

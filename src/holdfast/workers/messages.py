@@ -227,7 +227,10 @@ ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """A worker process is gone and reaped. `replaced` tells whether another life follows."""
+    """A worker process is gone and reaped. `replaced` tells whether another life follows.
+
+    That life, and what travels with it, comes in the same message: the main process can give it work at once.
+    """
 
     worker_id: int
     life: int
@@ -237,6 +240,7 @@ class Exited:
     replaced: bool
     reason: Reason
     evidence: Evidence
+    successor: Started | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,12 +193,13 @@ class Recruit:
 
     def _evidence(self, doing: Doing) -> Evidence:
         if self.traces is None:
-            ending = ENDINGS[self.reason]
-            return Evidence(ending, self.exitcode, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
+            ending, code = ENDINGS[self.reason], self.process.exitcode
+            return Evidence(ending, code, DOING[doing.phase], "portable", pid=self.pid, missing=_NO_TRACES)
         from holdfast.workers.traces import Surroundings
 
         traces, self.traces = self.traces, None
-        return traces.evidence(self.reason, self.exitcode, doing, Surroundings("portable", False))
+        evidence = traces.evidence(self.reason, self.exitcode, doing, Surroundings("portable", False))
+        return dataclasses.replace(evidence, exit_code=self.process.exitcode)  # None: not known
 
     def _drop_traces(self) -> None:
         if self.traces is not None:

@@ -11,14 +11,15 @@ Runs in: supervisor process (the relay), worker process (`redirect`).
 from __future__ import annotations
 
 import os
-import re
 import select
 
 _TAIL_BYTES = 8 * 1024
 _READ_BYTES = 64 * 1024
 _PIECE_BYTES = select.PIPE_BUF  # as much as a pipe that is ready takes without blocking
 _STDERR = 2
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)")
+_LINE_ENDS = (b"\n", b"\r")
+_LONGEST_LINE = 16 * 1024  # of a longer one the parts are passed on as they come
+_LAST_READS = 2  # as much as a pipe holds, and what was under way
 
 
 def redirect(pipe: int) -> None:
@@ -59,13 +60,12 @@ class Relay:
             data = b""
         self._has_ended = not data
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
-        self._line += data
-        end = 0
-        for match in _LINE.finditer(self._line):
-            self._pass_on(match.group())
-            self._is_marked, end = False, match.end()
-        self._line = self._line[end:]
-        self.push()
+        lines = (self._line + data).splitlines(keepends=True)
+        self._line = lines.pop() if lines and not lines[-1].endswith(_LINE_ENDS) else b""
+        for line in lines:
+            self._pass_on(line)
+            self._is_marked = False
+        self.push(unfinished=len(self._line) > _LONGEST_LINE)
         return bool(data)
 
     def _pass_on(self, text: bytes) -> None:
@@ -87,8 +87,9 @@ class Relay:
 
     def finish(self) -> str:
         """The worker has ended. Returns its last words, which are passed on too."""
-        while self.wants_more and self.take_in():
-            pass  # (not up to its end: what the worker had started may keep the pipe open)
+        for _ in range(_LAST_READS):  # not up to its end: what the worker had started may keep the pipe open, and write
+            if not self.take_in():
+                break
         if self._line or self._is_marked:
             self._line += b"\n"  # the next one to speak begins a line of its own
         self.push(unfinished=True)

@@ -25,8 +25,9 @@ import socket
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from holdfast.diagnosis import collect
 from holdfast.memory import readings
@@ -121,8 +122,16 @@ def main(spec: SupervisorSpec) -> None:
         traceback.print_exc()  # a bug of ours: the main process starts another, and this says why
         status = 1
     finally:
+        _leave(supervisor, status)
+
+
+def _leave(supervisor: Supervisor | None, status: int) -> NoReturn:
+    try:
         if supervisor is not None:
             supervisor.kill_all()
+    except Exception:
+        traceback.print_exc()
+    finally:
         os._exit(status)
 
 
@@ -224,23 +233,24 @@ class Supervisor:
     # -- starting and burying --------------------------------------------------------------------------------------
 
     def _start(self, worker_id: int, life: int) -> None:
-        self._announce(worker_id, life, self._launch(worker_id, life))
+        born = self._launch(worker_id, life)
+        self._tell(*self._announcement(worker_id, life, born))
+        born.socket.close()
 
-    def _launch(self, worker_id: int, life: int) -> Newborn:
+    def _launch(self, worker_id: int, life: int, of_the_last: Iterable[int] = ()) -> Newborn:
         self._board.reset(worker_id, life, self._launcher.born_bytes())
-        return self._launcher.launch(self._spec.workers[worker_id], self._own_descriptors())
+        return self._launcher.launch(self._spec.workers[worker_id], [*self._own_descriptors(), *of_the_last])
 
-    def _announce(self, worker_id: int, life: int, born: Newborn) -> None:
-        """Watch a worker from here on, and tell main of it."""
-        process, ours, traces = born.process, born.socket, born.traces
+    def _announcement(self, worker_id: int, life: int, born: Newborn) -> tuple[Started, list[int]]:
+        """Watch a worker from here on. Returns what main is to be told of it, and given."""
+        process, traces = born.process, born.traces
         pidfd = os.pidfd_open(process.pid)
         deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd), cap)
         self._poll.register(pidfd, select.POLLIN)
         traces.stderr.name(worker_id)
         self._listen_to(traces.stderr)
-        self._tell(Started(worker_id, life, process.pid, self._tainted_by), [ours.fileno(), pidfd])
-        ours.close()
+        return Started(worker_id, life, process.pid, self._tainted_by), [born.socket.fileno(), pidfd]
 
     def _own_descriptors(self) -> list[int]:
         """What a worker must not keep open."""
@@ -262,15 +272,19 @@ class Supervisor:
         life.process.close()
         # The next one first: it starts while we look into what became of this one.
         next_life = life.number + 1
-        born = self._launch(life.worker_id, next_life) if replace else None
+        born = self._launch(life.worker_id, next_life, life.traces.descriptors) if replace else None
         self._listen_no_more(life.traces.stderr)
         life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
         used_bytes = life.cap.used_bytes or self._budget_watch.used_bytes.get(life.worker_id)
         evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes)
-        self._tell(Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence))
-        if born is not None:
-            self._announce(life.worker_id, next_life, born)
+        exited = Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence)
+        if born is None:
+            self._tell(exited)
+            return
+        successor, fds = self._announcement(life.worker_id, next_life, born)
+        self._tell(dataclasses.replace(exited, successor=successor), fds)
+        born.socket.close()
 
     def _is_worth_it(self, life: _Life, doing: Doing) -> bool:
         if doing.phase is not Phase.STARTING:
@@ -310,7 +324,7 @@ class Supervisor:
 
     def _take_orders(self) -> bool:
         """Read what main has said. False when it has closed its end."""
-        while is_readable(self._control.fileno()):
+        while is_readable(self._control):
             received = self._control.receive()
             if received is None:
                 return False
@@ -357,7 +371,8 @@ class Supervisor:
                 signal.pidfd_send_signal(life.pidfd, number)
 
     def kill_all(self) -> None:
+        """End what is left, without a look at how. Harmless when called again."""
         self._signal_all(signal.SIGKILL)
         self._launcher.close()
-        for life in self._lives.values():
-            life.traces.discard()
+        while self._lives:
+            self._lives.popitem()[1].traces.discard()

@@ -18,7 +18,9 @@ import os
 import pickle
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _INLINE_ASIDE = 40 * 1024
+_LAST = -1000  # after all that others have to do at the end of the process
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -110,10 +113,21 @@ def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Ca
         when_ready()
         worker.run()
         worker.end()
-    except KeyboardInterrupt:
-        pass  # the main process raises its own
+    except KeyboardInterrupt:  # the main process raises its own
+        Finalize(None, _die_of_interrupt, exitpriority=_LAST)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _die_of_interrupt() -> None:
+    """An exit status would say that the user's code had ended the process."""
+    if os.name != "posix":
+        return
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @dataclasses.dataclass(slots=True)
