@@ -61,6 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_copies_are_told_from_its_own_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was born with 1000 MB, has 50 of its own, and 300 pages are its alone."""
+    monkeypatch.setattr(growing.smaps, "private_bytes", lambda pid: 400 * MB)
     monkeypatch.setattr(growing.smaps, "private_anonymous_bytes", lambda pid: 300 * MB)
     one = watch(born_mb=1000)
     assert one.saw(10, 1050 * MB) is None
@@ -81,7 +82,7 @@ def test_copies_are_counted_for_a_hundredth_of_the_time_at_most(clock: Clock, mo
         clock.now_s += 0.2
         return 0
 
-    monkeypatch.setattr(growing.smaps, "private_anonymous_bytes", count)
+    monkeypatch.setattr(growing.smaps, "private_bytes", count)
     one = watch(born_mb=8000)
     for k in range(10_000):
         one.saw(k, 8000 * MB)
@@ -90,7 +91,7 @@ def test_copies_are_counted_for_a_hundredth_of_the_time_at_most(clock: Clock, mo
 
 
 def test_a_worker_that_is_no_fork_has_nothing_to_copy(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing.smaps, "private_anonymous_bytes", lambda pid: pytest.fail("counted"))
+    monkeypatch.setattr(growing.smaps, "private_bytes", lambda pid: pytest.fail("counted"))
     one = watch(born_mb=0)
     for k in range(100):
         clock.now_s += 1.0

@@ -72,11 +72,13 @@ class GrowthWatch:
 
     def _count_copies(self, samples: int, kept_bytes: int) -> Grown | None:
         began_s = time.monotonic()
-        private = smaps.private_anonymous_bytes("self")
+        own = max(0, kept_bytes - self._born_bytes)
+        copied = smaps.private_bytes("self") - own
+        if copied >= _LEAST_COPIED:
+            copied = smaps.private_anonymous_bytes("self") - own  # it may have been slots
         now_s = time.monotonic()
         self._pause_s = max(2 * self._pause_s, _SHARE_OF_TIME * (now_s - began_s))
         self._count_at_s = now_s + self._pause_s
-        copied = private - max(0, kept_bytes - self._born_bytes)
         if copied < _LEAST_COPIED:
             return None
         self._has_copied = True
