@@ -37,6 +37,8 @@ DIVISION = "int divide(int a, int b) { return a / b; }"
 
 TRAP = "void reach_the_unreachable(void) { __builtin_trap(); }"
 
+BREAKPOINT = 'void stop_here(void) { __asm__ volatile("int3"); }'
+
 RECURSION = """
 int descend(volatile char *above) {
     volatile char here[512];
@@ -44,6 +46,21 @@ int descend(volatile char *above) {
     return descend(here) + here[0];
 }
 int start_descending(void) { char top[1] = {1}; return descend(top); }
+"""
+
+RECOVERY = """
+#include <setjmp.h>
+#include <signal.h>
+static sigjmp_buf back;
+static void recover(int number) { siglongjmp(back, 7); }
+void take_faults(void) {
+    struct sigaction action = {.sa_handler = recover, .sa_flags = SA_NODEFER};
+    sigaction(SIGSEGV, &action, 0);
+}
+int probe(void) {
+    int reached = sigsetjmp(back, 1);
+    return reached ? reached : *(volatile int *)8;
+}
 """
 
 BAD_EXTENSION = """

@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from holdfast.diagnosis.native import crash_page
 from holdfast.diagnosis.native.crash_page import CrashPage
 from holdfast.diagnosis.native.loads import LibraryReporter
-from holdfast.diagnosis.native.mappings import LibraryPage
+from holdfast.diagnosis.native.mappings import LibraryPage, mapping_at, of_self
 
 WILD_ADDRESS = 0x123450000
 UNMAPPED_BITS = 1 << 60
@@ -133,7 +134,71 @@ def set_other_handlers() -> None:
     signal.signal(signal.SIGSEGV, lambda *_: None)
 
 
-BEFORE_INSTALL: dict[Callable[..., None], Callable[[], None]] = {read_wild_after_other_handlers: set_other_handlers}
+def recover_from_a_fault(path: str) -> None:
+    """As a runtime does that lives on its faults. Ends with what it has recovered to."""
+    os._exit(ctypes.CDLL(path).probe())
+
+
+def abort_beside_a_runtime(path: str) -> None:
+    os.abort()
+
+
+def recover_in_a_forked_child(path: str) -> None:
+    pid = os.fork()
+    if not pid:
+        recover_from_a_fault(path)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def set_handlers_of_a_runtime(path: str) -> None:
+    ctypes.CDLL(path).take_faults()
+
+
+def read_wild_after_the_default_was_set() -> None:
+    read_wild()
+
+
+def read_wild_after_stacks_were_turned_off() -> None:
+    read_wild()
+
+
+def terminate_after_the_default_was_set() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def set_the_default() -> None:
+    for number in (signal.SIGSEGV, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def look_at_what_a_forked_child_has() -> None:
+    """Ends with how often the page is mapped, and 10 more if a forked child has its stack, 20 if it writes stacks."""
+    pid = os.fork()
+    if not pid:
+        os._exit(10 * _has_its_stack_on_the_page() + 20 * faulthandler.is_enabled())
+    found = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os._exit(found + Path("/proc/self/maps").read_text().count("holdfast-crash"))
+
+
+def _has_its_stack_on_the_page() -> bool:
+    stack = crash_page._Stack()
+    ctypes.CDLL(None).sigaltstack(None, ctypes.byref(stack))
+    mapping = mapping_at(of_self(), stack.base or 0)
+    return mapping is not None and "holdfast-crash" in mapping.path
+
+
+BEFORE_INSTALL: dict[Callable[..., None], Callable[[], None]] = {
+    read_wild_after_other_handlers: set_other_handlers,
+    look_at_what_a_forked_child_has: faulthandler.disable,
+}
+IN_WORKER_INIT: dict[Callable[..., None], Callable[..., None]] = {
+    recover_from_a_fault: set_handlers_of_a_runtime,
+    recover_in_a_forked_child: set_handlers_of_a_runtime,
+    abort_beside_a_runtime: set_handlers_of_a_runtime,
+    read_wild_after_the_default_was_set: set_the_default,
+    terminate_after_the_default_was_set: set_the_default,
+    read_wild_after_stacks_were_turned_off: faulthandler.disable,
+}
 
 
 class Given(NamedTuple):
@@ -151,6 +216,8 @@ def crash_as_a_worker(given: Given, crash: Callable[..., None], args: Sequence[s
         BEFORE_INSTALL.get(crash, lambda: None)()
         LibraryReporter(given.libraries, forked)
         given.crash.install(given.stacks)
+        IN_WORKER_INIT.get(crash, lambda *_: None)(*args)
+        given.crash.renew(given.stacks)
         crash(*args)
     except BaseException as error:
         os.write(2, f"it did not crash but raised {error!r}\n".encode())

@@ -6,14 +6,18 @@ import mmap
 import os
 import signal
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import crashing
 from children import Crash, Pages
-from holdfast.diagnosis.evidence import Frame
-from native_libraries import DIVISION, RECURSION, compile_library
+from holdfast.diagnosis.causes import stack_overflow
+from holdfast.diagnosis.evidence import Confidence, Frame
+from holdfast.diagnosis.native.crash_page import can_have_registers
+from native_libraries import DIVISION, RECOVERY, RECURSION, compile_library
 
 PRESENT, WRITE, FETCH = 1, 2, 16
 SEGV_MAPERR, SEGV_ACCERR, SI_KERNEL, BUS_ADRERR, FPE_INTDIV = 1, 2, 0x80, 2, 1
@@ -103,6 +107,22 @@ def test_a_stack_overflow_in_c(pages: Pages, tmp_path: Path) -> None:
     assert_overflow(frame_of(pages.run(crashing.call_library, str(library), "start_descending"), signal.SIGSEGV))
 
 
+@pytest.mark.skipif(not can_have_registers(), reason="registers are recorded on x86_64 Linux with glibc only")
+def test_a_stack_overflow_in_a_worker_that_was_forked_in_a_thread(tmp_path: Path) -> None:
+    """Its stack is that thread's, which ends in a guard page and not where `ulimit -s` says."""
+    library = compile_library(tmp_path, RECURSION, "-fno-optimize-sibling-calls")
+    pages = Pages("fork")
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            died = thread.submit(pages.run, crashing.call_library, str(library), "start_descending").result()
+    finally:
+        pages.close()
+    assert_overflow(frame_of(died, signal.SIGSEGV))
+    found = stack_overflow.diagnose(died.evidence)
+    assert found is not None
+    assert found.confidence is Confidence.CERTAIN
+
+
 def assert_overflow(frame: Frame) -> None:
     assert frame.address is not None
     assert abs(frame.address - frame.stack_pointer) <= 64 * 1024
@@ -125,6 +145,31 @@ def test_a_read_of_a_truncated_file(pages: Pages, tmp_path: Path) -> None:
 def test_handlers_that_were_set_before_do_not_matter(pages: Pages) -> None:
     """Nor that faulthandler had been enabled before them, and would do nothing when it is enabled again."""
     frame_of(pages.run(crashing.read_wild_after_other_handlers), signal.SIGSEGV)
+
+
+RECOVERED = 7
+
+
+@pytest.mark.parametrize("probe", [crashing.recover_from_a_fault, crashing.recover_in_a_forked_child])
+def test_a_runtime_that_lives_on_its_faults_can(pages: Pages, tmp_path: Path, probe: Callable[[str], None]) -> None:
+    """A handler that the user's code set in the worker stays: without it the worker would crash, and torch's not."""
+    assert pages.run(probe, str(compile_library(tmp_path, RECOVERY))).exit_signal == -RECOVERED
+
+
+def test_what_a_runtime_leaves_alone_is_recorded(pages: Pages, tmp_path: Path) -> None:
+    frame_of(pages.run(crashing.abort_beside_a_runtime, str(compile_library(tmp_path, RECOVERY))), signal.SIGABRT)
+
+
+def test_what_was_set_to_the_default_is_recorded(pages: Pages) -> None:
+    """A worker_init_fn that tidies up takes no evidence away."""
+    frame_of(pages.run(crashing.read_wild_after_the_default_was_set), signal.SIGSEGV)
+    frame_of(pages.run(crashing.read_wild_after_stacks_were_turned_off), signal.SIGSEGV)
+    frame_of(pages.run(crashing.terminate_after_the_default_was_set), signal.SIGTERM)
+
+
+def test_a_forked_child_has_nothing_of_the_worker(pages: Pages) -> None:
+    """Neither its signal stack, on which two processes would write, nor its stacks; and the page is mapped once."""
+    assert pages.run(crashing.look_at_what_a_forked_child_has).exit_signal == -1
 
 
 def test_a_crash_in_another_thread_has_stacks_only(pages: Pages) -> None:

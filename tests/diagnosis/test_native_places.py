@@ -12,7 +12,16 @@ import crashing
 from children import Crash, Pages
 from holdfast.diagnosis.evidence import Place
 from holdfast.diagnosis.native.resolve import resolve
-from native_libraries import BAD_EXTENSION, DIVISION, NULL_WRITE, RECURSION, TRAP, compile_library, missing_feature
+from native_libraries import (
+    BAD_EXTENSION,
+    BREAKPOINT,
+    DIVISION,
+    NULL_WRITE,
+    RECURSION,
+    TRAP,
+    compile_library,
+    missing_feature,
+)
 
 pytest.importorskip("elftools", reason="symbols: pip install 'holdfast[native]'")
 pytest.importorskip("iced_x86", reason="instructions: pip install 'holdfast[native]'")
@@ -61,6 +70,16 @@ def test_a_trap_is_told_from_a_missing_feature(pages: Pages, tmp_path: Path) -> 
     assert (place.symbol, place.instruction) == ("reach_the_unreachable", "ud2")
     assert place.is_trap
     assert place.lacks == ()
+
+
+def test_a_breakpoint_is_a_trap(pages: Pages, tmp_path: Path) -> None:
+    """Some compilers end with int3 what must not be reached. The place is of the instruction, not of the next one."""
+    library = compile_library(tmp_path, BREAKPOINT)
+    died = pages.run(crashing.call_library, str(library), "stop_here")
+    place = place_of(died, signal.SIGTRAP)
+    assert (place.symbol, place.instruction) == ("stop_here", "int3")
+    assert place.is_trap
+    assert "in call_library" in died.evidence.python_stack
 
 
 def test_a_division_is_found(pages: Pages, tmp_path: Path) -> None:

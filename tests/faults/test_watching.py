@@ -17,6 +17,7 @@ from torch.utils.data import IterableDataset
 from faulty import Fault
 from helpers import CLOSE_DEADLINE_S, PATIENCE_S, Numbers, wait_until, wait_until_ended, worker_pids
 from holdfast import DataLoader, WorkerTimeout
+from holdfast.diagnosis.native import hang
 from holdfast.workers.board import Phase
 from records import flat, stubborn
 
@@ -72,6 +73,30 @@ def test_a_sample_that_hangs_is_skipped(deaf: bool, tmp_path: Path) -> None:
             ("hang", "skipped"),
         ]
         assert deaf or all("faulty.py" in incident.evidence for incident in loader.incidents)
+
+
+class AllDeaf(Numbers):
+    """Four samples hang, each in a worker that blocks all signals."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index < 4:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            time.sleep(3600)
+        return super().__getitem__(index)
+
+
+def test_workers_that_all_hang_at_once_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """None answers, and py-spy neither. The supervisor shows all the while that it is well, and is not replaced."""
+    tool = tmp_path / "py-spy"
+    tool.write_text("#!/bin/sh\nexec sleep 600\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(hang, "_find_tool", lambda: str(tool))  # a forked supervisor has it too
+    dataset = AllDeaf(LENGTH, 1)
+    with DataLoader(
+        dataset, 1, num_workers=4, multiprocessing_context="fork", sample_timeout=0.5, on_error="skip", max_retries=0
+    ) as loader:
+        assert flat(loader) == [*range(4, LENGTH)]
+        assert [incident.cause for incident in loader.incidents] == ["hang"] * 4
 
 
 def test_a_sample_that_hangs_is_raised_with_its_stack(tmp_path: Path) -> None:

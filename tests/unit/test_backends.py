@@ -51,12 +51,12 @@ def test_a_linux_without_pidfds_gets_the_portable_backend(missing: str, monkeypa
         monkeypatch.setattr(os, "pidfd_open", refuse)
     else:
         monkeypatch.setattr(os, "waitid", refuse)
-    backends._for_platform.cache_clear()
+    backends._has_pidfds.cache_clear()
     try:
         assert backends.find(None) is PortableCrew
     finally:
         monkeypatch.undo()
-        backends._for_platform.cache_clear()
+        backends._has_pidfds.cache_clear()
 
 
 def test_a_name_of_ours_is_found() -> None:

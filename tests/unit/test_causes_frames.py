@@ -68,6 +68,13 @@ def test_where_no_thread_is_marked_it_is_the_main_one() -> None:
     assert python_frames.other_threads(f"{WATCHER}\n{POOL}\n{main}") == 1
 
 
+def test_of_a_crash_in_a_thread_that_is_not_there_no_other_is_named() -> None:
+    """One of native code, or beyond the hundred that faulthandler writes: the others were only there."""
+    main = STACK.replace("Current thread", "Thread")
+    assert python_frames.of_stack(main) == []
+    assert python_frames.of_stack(f"{main}\nCurrent thread 0x5 (most recent call first):\n  <no Python frame>\n") == []
+
+
 PY_SPY = """\
 Process 41: python train.py
 Python v3.11.7 (/usr/bin/python3.11)

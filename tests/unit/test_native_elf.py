@@ -76,6 +76,19 @@ def test_a_place_in_the_file_has_an_address(tmp_path: Path) -> None:
     assert elf.virtual_address(str(library), 1 << 40) is None
 
 
+@on_x86_64_linux
+def test_a_library_that_was_built_anew_is_read_anew(tmp_path: Path) -> None:
+    """In the same place, in a session that lasts: the old names and addresses would be told."""
+    pytest.importorskip("elftools", reason="pip install 'holdfast[native]'")
+    path = str(compile_library(tmp_path, NULL_WRITE, "-Wl,-Ttext-segment=0x400000"))
+    at = next(at for at in range(0x401000, 0x402000) if elf.symbol_at(path, at) == "write_to")
+    assert elf.virtual_address(path, 0) == 0x400000
+    compile_library(tmp_path, NULL_WRITE.replace("write_to", "put_there"), "-Wl,-Ttext-segment=0x400000")
+    assert elf.symbol_at(path, at) == "put_there"
+    compile_library(tmp_path, NULL_WRITE, "-Wl,-Ttext-segment=0x800000")
+    assert elf.virtual_address(path, 0) == 0x800000
+
+
 def test_a_truncated_table_of_headers_is_an_error_or_empty(tmp_path: Path) -> None:
     """Never an endless loop, nor an answer."""
     path = tmp_path / "torn.so"

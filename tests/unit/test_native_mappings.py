@@ -51,6 +51,14 @@ def test_what_matters_is_kept_with_code_first() -> None:
     assert found[0] == Mapping(0x55D0C0001000, 0x55D0C0002000, "r-xp", 0x1000, "/usr/bin/python3.11")
 
 
+def test_a_guard_page_is_kept_and_a_gap_in_a_library_is_not() -> None:
+    """An overflow of a thread's stack ends there. It comes last: there may be many."""
+    guard = "7f0000005000-7f0000006000 ---p 00000000 00:00 0\n"
+    gap = "7f0000006000-7f0000007000 ---p 00002000 fe:00 123                        /usr/lib/libm.so.6\n"
+    found = parse(guard + gap + TEXT)
+    assert found == (*parse(TEXT), Mapping(0x7F0000005000, 0x7F0000006000, "---p", 0, ""))
+
+
 def test_an_address_is_looked_up() -> None:
     found = parse(TEXT)
     at = mapping_at(found, 0x7F0000000FFF)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping
-from holdfast.diagnosis.native.hang import native_stack
+from holdfast.diagnosis.native import hang
+from holdfast.diagnosis.native.hang import NativeStackRequest
 from holdfast.diagnosis.native.resolve import resolve
+from waits import PATIENCE_S, wait_until
 
 MAPPING = Mapping(0x10000, 0x20000, "r-xp", 0x1000, "/no/such/library.so")
 
@@ -113,6 +117,23 @@ def test_wherever_it_points_nothing_is_raised(pointer: int, offset: int, path: s
     assert place is not None
 
 
+def native_stack(pid: int) -> tuple[str, str]:
+    """Asked for, and waited for."""
+    answers: list[tuple[str, str] | None] = []
+
+    def is_answered() -> bool:
+        answers.append(request.answer())
+        return answers[-1] is not None
+
+    request = NativeStackRequest(pid)
+    try:
+        wait_until(is_answered, PATIENCE_S, "an answer of py-spy")
+    finally:
+        request.close()
+    assert answers[-1] is not None
+    return answers[-1]
+
+
 def test_a_native_stack_or_the_reason_why_not() -> None:
     """Of this process itself; where py-spy is not there or not allowed, that is said."""
     text, why_not = native_stack(os.getpid())
@@ -130,3 +151,43 @@ def test_without_py_spy_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert native_stack(os.getpid()) == ("", "native stack: pip install 'holdfast[native]', for py-spy")
+
+
+def tool_that(folder: Path, does: str) -> str:
+    """In the place of py-spy."""
+    script = folder / "py-spy"
+    script.write_text(f"#!/bin/sh\n{does}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_what_py_spy_says_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Stacks from its stdout, and in case of failure the first line of its stderr."""
+    monkeypatch.setattr(hang, "_find_tool", lambda: tool_that(tmp_path, "echo Thread 1; echo a warning >&2"))
+    assert native_stack(os.getpid()) == ("Thread 1\n", "")
+    monkeypatch.setattr(hang, "_find_tool", lambda: tool_that(tmp_path, "echo Error: no such process >&2; exit 1"))
+    assert native_stack(os.getpid()) == ("", "native stack: py-spy says: no such process")
+
+
+def test_a_py_spy_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And ended. Nobody waits for it meanwhile: that it is at work is known at once."""
+    monkeypatch.setattr(hang, "LIMIT_S", 0.1)
+    monkeypatch.setattr(hang, "_find_tool", lambda: tool_that(tmp_path, "exec sleep 600"))
+    assert native_stack(os.getpid()) == ("", "native stack: py-spy did not answer within 0.1 s")
+    monkeypatch.setattr(hang, "LIMIT_S", 600.0)
+    request = NativeStackRequest(os.getpid())
+    assert request.answer() is None
+    request.close()
+    request.close()
+    assert request._process is not None
+    assert request._process.returncode == -signal.SIGKILL
+
+
+def test_without_descriptors_left_that_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(hang, "_find_tool", lambda: tool_that(tmp_path, "echo Thread 1"))
+    monkeypatch.setattr(os, "memfd_create", raise_too_many)
+    assert native_stack(os.getpid())[1] == "native stack: py-spy cannot be run: [Errno 24] Too many open files"
+
+
+def raise_too_many(*_: object) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")

@@ -24,8 +24,8 @@ from holdfast.workers.watching import (
     Deadline,
     EndWatch,
     MemoryCap,
+    StackRequest,
     StopWatch,
-    take_stack,
     tick_s,
 )
 from waits import PATIENCE_S, wait_until
@@ -208,8 +208,9 @@ DUMPS = f"""
     def in_a_thread():
         time.sleep(1000)
 
+    threading.Thread(target=in_a_thread, daemon=True).start()  # not later: faulthandler may crash while one starts
+
     def wait():
-        threading.Thread(target=in_a_thread, daemon=True).start()
         hung_here()
 
     def hung_here():
@@ -222,6 +223,18 @@ def stacks() -> Iterator[int]:
     fd = os.memfd_create("stacks")
     yield fd
     os.close(fd)
+
+
+def take_stack(pidfd: int, file: int) -> str:
+    request, answers = StackRequest(pidfd, file), [""]
+
+    def is_answered() -> bool:
+        answer = request.answer()
+        answers.append(answer or "")
+        return answer is not None
+
+    wait_until(is_answered, PATIENCE_S, "an answer, or that there is none")
+    return answers[-1]
 
 
 def test_the_stacks_of_all_threads_are_taken_each_time_anew(stacks: int) -> None:
@@ -239,9 +252,10 @@ MANY_DEEP_THREADS = f"""
     def deeper(times):
         time.sleep(1000) if times == 0 else deeper(times - 1)
 
+    for _ in range(30):
+        threading.Thread(target=deeper, args=(80,), daemon=True).start()
+
     def wait():
-        for _ in range(30):
-            threading.Thread(target=deeper, args=(80,), daemon=True).start()
         hung_here()
 
     def hung_here():

@@ -21,9 +21,9 @@ from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Ending, Evidence, RaisedException
 from holdfast.diagnosis.native import elf
 from holdfast.diagnosis.native.cpu import cpu_name
+from holdfast.diagnosis.python_frames import FRAME
 
 _LIBRARY = re.compile(r"[^\s:'\"<>]*\.so(?:\.\d+)*\b")
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 _MOST_SOURCE_LINES = 200
 
 
@@ -97,7 +97,7 @@ def with_source(stack: str) -> str:
     lines = []
     for line in stack.splitlines():
         lines.append(line)
-        match = _FRAME.match(line) if len(lines) < _MOST_SOURCE_LINES else None
+        match = FRAME.match(line) if len(lines) < _MOST_SOURCE_LINES else None
         source = linecache.getline(match["file"], int(match["line"])).strip() if match else ""
         lines += [f"    {source}"] if source else []
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from holdfast.diagnosis.wording import file_name, one_line
 
 _OUR_FILES = str(PurePath(__file__).parent.parent)
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
+FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+),? in (?P<function>.+)$')
 _PY_SPY_FRAME = re.compile(r"^ +(?P<function>[^\s(]+) \((?P<file>[^():]+\.py):(?P<line>\d+)\)$")
 _SECTION = re.compile(r"^(Current thread|Thread) .*\(most recent call first\):")
 _LIBRARY = re.compile(
@@ -43,10 +43,13 @@ def of_stack(text: str) -> list[PythonFrame]:
     """Of the thread at fault, innermost first.
 
     faulthandler marks the one that the signal came to. Where it marks none, or one of our own, which only happened to
-    be awake, it is the main thread; where that is not there either, the first.
+    be awake, it is the main thread; where that is not there either, the first. Of a crash it marks none where the
+    thread was not Python's, or one of very many: none is at fault then.
     """
     sections = [(title, frames) for title, frames in _sections(text) if not _is_watcher(frames)]
     marked = [frames for title, frames in sections if title.startswith("Current thread")]
+    if not marked and text.startswith("Fatal Python error"):
+        return []
     main = [frames for _, frames in sections if frames[-1].function != "_bootstrap"]
     return next(iter([*marked, *main, *(frames for _, frames in sections)]), [])
 
@@ -132,9 +135,9 @@ def _sections(text: str) -> list[tuple[str, list[PythonFrame]]]:
 def _frames(lines: Sequence[str]) -> list[PythonFrame]:
     frames = []
     for k, line in enumerate(lines):
-        match = _FRAME.match(line)
+        match = FRAME.match(line)
         if match:
             following = lines[k + 1] if k + 1 < len(lines) else ""
-            source = "" if _FRAME.match(following) or not following.startswith("    ") else following.strip()
+            source = "" if FRAME.match(following) or not following.startswith("    ") else following.strip()
             frames.append(PythonFrame(match["file"], int(match["line"][:9]), match["function"].strip(), source))
     return frames

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.diagnosis import python_frames, wording
 from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping, Place, RaisedException
+from holdfast.diagnosis.native import mappings
 from holdfast.diagnosis.python_frames import PythonFrame
 
 _WINDOWS_STATUS = {
@@ -73,9 +74,7 @@ def sent_itself(evidence: Evidence) -> bool:
 
 
 def mapping_at(evidence: Evidence, address: int | None) -> Mapping | None:
-    if address is None:
-        return None
-    return next((mapping for mapping in evidence.mappings if mapping.start <= address < mapping.end), None)
+    return None if address is None else mappings.mapping_at(evidence.mappings, address)
 
 
 def is_shared_memory(evidence: Evidence, mapping: Mapping) -> bool:

@@ -45,13 +45,13 @@ def _choose(name: str | None) -> str | None:
     return name or options.forced_backend() or _for_platform()
 
 
-@functools.cache
 def _for_platform() -> str | None:
     if sys.platform == "linux" and not _has_pidfds():
         return "portable"
     return _FOR_PLATFORM.get(sys.platform)
 
 
+@functools.cache
 def _has_pidfds() -> bool:
     """Linux has them, and waits for them, since 5.4. Older kernels, and some sandboxes, do not."""
     try:

@@ -34,13 +34,13 @@ from holdfast.memory import readings
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel, is_readable
+from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
 from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
-from holdfast.workers.stderr import Relay
-from holdfast.workers.traces import Surroundings, Traces
+from holdfast.workers.traces import Relay, Surroundings, Traces
 from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5
@@ -79,23 +79,27 @@ class _Life:
     end_watch: EndWatch = dataclasses.field(default_factory=EndWatch)
     reason: Reason = Reason.EXITED
     ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
+    is_asked: bool = False  # for its stacks: it is ended when they are there
 
     def look(self, doing: Doing, start_bytes: int, elapsed_s: float) -> None:
-        """End a worker that makes no progress, or takes too much memory."""
-        if self.reason is not Reason.EXITED:
+        """End a worker that makes no progress, as soon as its stacks are taken, or that takes too much memory."""
+        if self.is_asked:
+            self.is_asked = not self.traces.has_stacks(self.pidfd)
+        elif self.reason is not Reason.EXITED:
             return  # its end is under way
-        if self.stop_watch.is_over(elapsed_s):
+        elif self.stop_watch.is_over(elapsed_s):
             self.reason = Reason.STOPPED
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.ended_at = Reason.HUNG, doing
-            self.traces.take_stacks()
+            self.is_asked = not self.traces.has_stacks(self.pidfd)
         elif self.cap.is_over(start_bytes):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         elif self.end_watch.is_over(doing, elapsed_s):
             self.reason = Reason.LEFT
         else:
             return
-        self._kill()
+        if not self.is_asked:
+            self._kill()
 
     def end_for_budget(self, doing: Doing) -> None:
         if self.reason is Reason.EXITED:
@@ -191,7 +195,7 @@ class Supervisor:
         self._board.set_busy(False)
         while self._stopping is None:
             self._tick()
-            for fd, _ in self._poll.poll(self._tick_s * 1000):
+            for fd, _ in self._poll.poll(self._next_look_s() * 1000):
                 if fd == self._spec.main_pidfd.fd:
                     return
                 if fd in self._lives:
@@ -229,6 +233,9 @@ class Supervisor:
         too_many = self._budget_watch.find_one_too_many(self._board, has)
         if too_many is not None:
             lives[too_many].end_for_budget(self._board.doing(too_many))
+
+    def _next_look_s(self) -> float:
+        return min(self._tick_s, LOOK_EVERY_S) if any(life.is_asked for life in self._lives.values()) else self._tick_s
 
     # -- starting and burying --------------------------------------------------------------------------------------
 

@@ -12,21 +12,17 @@ from holdfast import options
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.workers.board import DOING, Doing
 from holdfast.workers.messages import ENDINGS, Reason
-from holdfast.workers.stderr import Relay
-from holdfast.workers.traces import Surroundings, TraceEnds, Traces
+from holdfast.workers.traces import KeptTraces, Surroundings, TraceEnds, Traces
 from holdfast.workers.worker import do_nothing
 
 
 def make_traces() -> Traces:
     """For a worker that is about to be started."""
-    return Traces() if options.diagnoses() else Untraced()
+    return KeptTraces() if options.diagnoses() else Untraced()
 
 
-class UntracedEnds(TraceEnds):
+class UntracedEnds:
     """Has the worker keep what it was started with: its stderr, and no handler of ours."""
-
-    def __init__(self) -> None:
-        pass
 
     def install(self, *, is_forked: bool) -> Callable[[], None]:
         return do_nothing
@@ -35,11 +31,14 @@ class UntracedEnds(TraceEnds):
         pass
 
 
-class _NoRelay(Relay):
+class _NoRelay:
     """There is no pipe: nobody has to poll it."""
 
     def __init__(self) -> None:
         self.fd = -1
+
+    def take_in(self) -> bool:
+        return False
 
     def name(self, worker_id: int) -> None:
         pass
@@ -49,7 +48,7 @@ class _NoRelay(Relay):
         return False
 
 
-class Untraced(Traces):
+class Untraced:
     """Watches nothing, and knows a pid."""
 
     def __init__(self) -> None:
@@ -73,6 +72,9 @@ class Untraced(Traces):
 
     def watch(self, doing: Doing, now_s: float) -> None:
         pass
+
+    def has_stacks(self, pidfd: int) -> bool:
+        return True
 
     def take_stacks(self) -> None:
         pass

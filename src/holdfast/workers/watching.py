@@ -27,6 +27,8 @@ _MEMORY_TICK_S = 0.2  # within which a process can touch half a gigabyte
 _STOPPED_GRACE_S = 1.0
 _ENDING_GRACE_S = 3.0
 _STACK_WITHIN_S = 0.2
+_STACK_SETTLES_S = 0.05  # it writes no more: on a busy machine it may be interrupted for some time in between
+_STACK_WRITTEN_WITHIN_S = 1.0
 _LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred threads have more to tell
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
 
@@ -146,22 +148,29 @@ class StopWatch:
         return self._stopped_s > _STOPPED_GRACE_S
 
 
-def take_stack(pidfd: int, file: int) -> str:
-    """The Python stacks of a worker that is about to be ended, from the file it writes them to; empty if it does not.
+class StackRequest:
+    """Asks a worker that is about to be ended for its Python stacks, which it writes to a file.
 
     The signal also interrupts C calls, so it is sent only when the end is decided.
     """
-    start = os.fstat(file).st_size
-    try:
-        signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
-    except ProcessLookupError:
-        return ""
-    size, deadline = start, time.monotonic() + _STACK_WITHIN_S
-    while time.monotonic() < deadline:
-        time.sleep(0.01)
-        grown = os.fstat(file).st_size
-        if grown == size > start:
-            break  # it has written, and writes no more
-        size = grown
-    start = max(start, size - _LONGEST_STACK)  # the main thread comes last
-    return os.pread(file, size - start, start).decode(errors="replace")
+
+    def __init__(self, pidfd: int, file: int) -> None:
+        self._file = file
+        self._start = self._size = os.fstat(file).st_size
+        self._grew_s = time.monotonic()
+        self._asked_s, self._within_s = self._grew_s, _STACK_WITHIN_S
+        try:
+            signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
+        except ProcessLookupError:
+            self._within_s = 0.0
+
+    def answer(self) -> str | None:
+        """Empty if it writes nothing; None: that is not known yet."""
+        now, size = time.monotonic(), os.fstat(self._file).st_size
+        if size != self._size:
+            self._size, self._grew_s, self._within_s = size, now, _STACK_WRITTEN_WITHIN_S
+        is_written = size > self._start and now - self._grew_s >= _STACK_SETTLES_S
+        if not is_written and now - self._asked_s < self._within_s:
+            return None
+        start = max(self._start, size - _LONGEST_STACK)  # the main thread comes last
+        return os.pread(self._file, size - start, start).decode(errors="replace")

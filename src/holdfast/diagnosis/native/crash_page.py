@@ -7,8 +7,10 @@
 The page is the alternate stack of the worker's main thread, on a memfd. faulthandler's handlers stay in charge; they
 are only set again with SA_SIGINFO, without which the kernel leaves siginfo out. No code of ours runs in a handler.
 
-- SIGTERM is recorded too, where it has no handler: faulthandler writes the stacks, and lets it do what it did before.
-- Whoever sets a handler of a fatal signal after `install` undoes it for that signal: install last.
+- SIGTRAP and SIGTERM are recorded too, where they have no handler: faulthandler writes the stacks, and lets them do
+  what they did before.
+- Whoever sets a handler of a fatal signal after `install` undoes it for that signal, and that stays so: a runtime that
+  lives on its faults needs it. `renew` takes back only what was set to the default since.
 - The mapping is never undone: not at exit either, when a worker may crash as well.
 - A process that the worker forks through Python gets the stack and the faulthandler of before `install` back, so its
   crash leaves no trace here. One forked in C and not followed by exec shares the page: its frame is taken for the
@@ -21,6 +23,7 @@ Runs in: main | supervisor process (create, read), worker process (install).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import functools
@@ -30,6 +33,7 @@ import platform
 import signal
 import struct
 import sys
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from holdfast.diagnosis.evidence import Frame
@@ -40,15 +44,16 @@ STACK_BYTES = 256 * 1024
 _NOTE = struct.Struct("<QII")  # base, pid, state: lies above the stack, out of reach of its growth
 _PAGE_BYTES = STACK_BYTES + mmap.PAGESIZE
 
-FATAL_SIGNALS: frozenset[int] = frozenset(
+_OF_FAULTHANDLER: frozenset[int] = frozenset(
     getattr(signal, name) for name in ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV") if hasattr(signal, name)
 )
-"""Those that faulthandler handles."""
+_TRAP_SIGNAL: int = getattr(signal, "SIGTRAP", 5)
 _SENT_SIGNAL: int = signal.SIGTERM
 """The one that nothing but another process causes, and of which the kernel says, to a handler alone, which."""
+FATAL_SIGNALS: frozenset[int] = _OF_FAULTHANDLER | {_TRAP_SIGNAL}
+"""Those of a crash."""
 RECORDED_SIGNALS: frozenset[int] = FATAL_SIGNALS | {_SENT_SIGNAL}
 _SA_SIGINFO, _SA_ONSTACK = 4, 0x08000000
-_FIRST_FUNCTION = 2  # a handler of 0 is SIG_DFL, of 1 SIG_IGN
 
 
 class _State(IntEnum):
@@ -74,7 +79,7 @@ class CrashPage:
         return page
 
     def install(self, stack_fd: int) -> None:
-        """In the worker's main thread, once no other handler will be set: have a fatal signal write here."""
+        """In the worker's main thread, before any code of the user's: have a fatal signal write here."""
         was_enabled = faulthandler.is_enabled()
         faulthandler.disable()  # enabling it twice would leave alone a handler that somebody else has set since
         faulthandler.enable(file=stack_fd, all_threads=True)
@@ -86,10 +91,22 @@ class CrashPage:
         base = _map_for_ever(self.fd, _PAGE_BYTES)
         self._note(base, _State.WITH_REGISTERS)
         _forked.give_back(_set_stack(_Stack(base, 0, STACK_BYTES)), was_enabled)
-        if signal.getsignal(_SENT_SIGNAL) is signal.SIG_DFL:  # else it is the user's to handle
-            faulthandler.register(_SENT_SIGNAL, file=stack_fd, all_threads=True, chain=True)  # and then die of it
-        for number in RECORDED_SIGNALS:
-            _ask_for_siginfo(number)
+        _handlers.take(_OF_FAULTHANDLER)
+        for number in (_TRAP_SIGNAL, _SENT_SIGNAL):
+            if signal.getsignal(number) is signal.SIG_DFL:  # else it is the user's to handle
+                faulthandler.register(number, file=stack_fd, all_threads=True, chain=True)  # and then die of it
+                _handlers.take({number})
+
+    def renew(self, stack_fd: int) -> None:
+        """Later in the same thread, when the user's code has run: the same again, but for handlers that it has set."""
+        base, pid, state = self._noted()
+        if state != _State.WITH_REGISTERS or pid != os.getpid():
+            faulthandler.enable(file=stack_fd, all_threads=True)
+            return
+        with _handlers.of_others_kept():
+            faulthandler.enable(file=stack_fd, all_threads=True)
+        _handlers.renew()
+        _set_stack(_Stack(base, 0, STACK_BYTES))
 
     def read(self, exit_signal: int) -> Frame | None:
         """In the parent, after the death: what the kernel wrote, if it is of the signal that the worker died of.
@@ -177,14 +194,54 @@ class _Forked:
             return
         _set_stack(self._stack_before)
         self._stack_before = None
-        faulthandler.unregister(_SENT_SIGNAL)
-        if self._was_enabled:
-            faulthandler.enable(file=2, all_threads=True)
-        else:
-            faulthandler.disable()
+        with _handlers.of_others_kept():
+            for number in (_TRAP_SIGNAL, _SENT_SIGNAL):
+                faulthandler.unregister(number)
+            if self._was_enabled:
+                faulthandler.enable(file=2, all_threads=True)
+            else:
+                faulthandler.disable()
 
 
 _forked = _Forked()
+
+
+class _Handlers:
+    """Faulthandler's handlers as we have set them, and those that others have set since."""
+
+    def __init__(self) -> None:
+        self._ours: dict[int, _Action] = {}
+
+    def take(self, numbers: Iterable[int]) -> None:
+        """Faulthandler's handlers, which it has just set for these signals, get siginfo from now on."""
+        for number in numbers:
+            action = _action_of(number)
+            action.flags |= _SA_SIGINFO | _SA_ONSTACK
+            _set_action(number, action)
+            self._ours[number] = action
+
+    def renew(self) -> None:
+        """Set ours again where nobody else's is."""
+        for number, action in self._ours.items():
+            if not self._is_of_others(number, _action_of(number)):
+                _set_action(number, action)
+
+    @contextlib.contextmanager
+    def of_others_kept(self) -> Iterator[None]:
+        """Faulthandler sets all of its signals, or none: what it takes from others meanwhile is given back."""
+        actions = {number: _action_of(number) for number in self._ours}
+        try:
+            yield
+        finally:
+            for number, action in actions.items():
+                if self._is_of_others(number, action):
+                    _set_action(number, action)
+
+    def _is_of_others(self, number: int, action: _Action) -> bool:
+        return action.handler not in (None, self._ours[number].handler)  # None is SIG_DFL
+
+
+_handlers = _Handlers()
 
 
 @functools.cache
@@ -211,9 +268,13 @@ def _set_stack(stack: _Stack) -> _Stack:
     return before
 
 
-def _ask_for_siginfo(number: int) -> None:
-    libc, action = _libc(), _Action()
-    if libc.sigaction(number, None, ctypes.byref(action)) or (action.handler or 0) < _FIRST_FUNCTION:
-        return
-    action.flags |= _SA_SIGINFO | _SA_ONSTACK
-    libc.sigaction(number, ctypes.byref(action), None)
+def _action_of(number: int) -> _Action:
+    action = _Action()
+    if _libc().sigaction(number, None, ctypes.byref(action)):
+        raise OSError(ctypes.get_errno(), f"cannot read the handler of signal {number}")
+    return action
+
+
+def _set_action(number: int, action: _Action) -> None:
+    if _libc().sigaction(number, ctypes.byref(action), None):
+        raise OSError(ctypes.get_errno(), f"cannot set the handler of signal {number}")

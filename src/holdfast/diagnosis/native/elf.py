@@ -61,14 +61,28 @@ class _Load(NamedTuple):
 
 def virtual_address(path: str, offset: int) -> int | None:
     """The address, as the library's symbols count it, of a place in the file; None where that is not loaded."""
-    for load in _loads(path):
+    for load in _loads(path, _version(path)):
         if load.offset <= offset < load.offset + load.size:
             return offset - load.offset + load.address
     return None
 
 
+class _Version(NamedTuple):
+    """Of a file: a library may be built anew in its place while we live."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+def _version(path: str) -> _Version:
+    found = Path(path).stat()
+    return _Version(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
 @functools.lru_cache(maxsize=64)
-def _loads(path: str) -> tuple[_Load, ...]:
+def _loads(path: str, _: _Version) -> tuple[_Load, ...]:
     """The program headers of type LOAD, of a 64-bit little-endian file."""
     with Path(path).open("rb") as file:
         header = file.read(64)
@@ -82,12 +96,16 @@ def _loads(path: str) -> tuple[_Load, ...]:
     return tuple(_Load(offset, address, size) for kind, _, offset, address, _, size in entries if kind == _LOAD)
 
 
-@functools.lru_cache(maxsize=256)
 def symbol_at(path: str, address: int) -> str:
     """The function that the address is in, demangled where c++filt can; "" where the library has no symbol there.
 
     Raises ImportError without pyelftools. Tens of milliseconds for the largest libraries.
     """
+    return _symbol_at(path, _version(path), address)
+
+
+@functools.lru_cache(maxsize=256)
+def _symbol_at(path: str, _: _Version, address: int) -> str:
     from elftools.elf.elffile import ELFFile
 
     with Path(path).open("rb") as file:

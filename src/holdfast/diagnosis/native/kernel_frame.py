@@ -26,7 +26,7 @@ _BYTES_NEEDED = _SIGINFO_IN_UCONTEXT + 24
 
 _RSP, _RIP, _SELECTORS, _ERROR, _TRAP = 15, 16, 18, 19, 20  # in the order of the kernel's struct sigcontext
 _USER_CODE_SELECTOR = 0x33  # of 64-bit code: bytes that only look like a frame do not have it
-_PAGE_FAULT = 14
+_BREAKPOINT, _PAGE_FAULT = 3, 14
 _SI_KERNEL = 0x80
 
 
@@ -63,7 +63,8 @@ def _frame(memory: bytes, at: int, own_pid: int) -> Frame | None:
         code=code,
         sender_pid=None if sender == own_pid else sender,
         address=address,
-        instruction_pointer=registers[_RIP],
+        # of int3, which is a byte long, the kernel gives the instruction after it
+        instruction_pointer=registers[_RIP] - (code > 0 and registers[_TRAP] == _BREAKPOINT),
         stack_pointer=registers[_RSP],
         error_code=registers[_ERROR] if is_page_fault else 0,
     )

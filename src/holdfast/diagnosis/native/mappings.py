@@ -8,6 +8,7 @@ Kept are, the most telling first and bounded in number:
     code                          of files, and without a file what a compiler made at run time
     [stack], [heap]
     shared mappings of files      memory in /dev/shm, memfds, data files: where a SIGBUS comes from
+    guard pages                   below the stacks of threads: a worker may run on one, if its parent forked in a thread
 
 Runs in: worker process (write), main | supervisor process (read).
 """
@@ -24,6 +25,7 @@ from holdfast.diagnosis.evidence import Mapping
 
 MOST_MAPPINGS = 2000
 _PERMISSIONS, _OFFSET, _PATH = 1, 2, 5  # fields of a line; the path is the last, and may have spaces
+_GUARD = "---p"
 _OWN_MEMORY = ("[stack]", "[heap]")
 _IN_MEMORY = ("/dev/shm/", "/memfd:")
 
@@ -47,7 +49,7 @@ def parse(text: str) -> tuple[Mapping, ...]:
 
 def lines_that_matter(text: str) -> list[str]:
     """As they stand in the text, the most telling first."""
-    ranked: tuple[list[str], ...] = ([], [], [])
+    ranked: tuple[list[str], ...] = ([], [], [], [])
     for line in text.split("\n"):
         rank = _rank(line)
         if rank is not None:
@@ -60,14 +62,17 @@ def mapping_at(mappings: Iterable[Mapping], address: int) -> Mapping | None:
 
 
 def _rank(line: str) -> int | None:
-    """0 for code, 1 for stack and heap, 2 for shared memory, None for what is of no use. Runs at each load."""
+    """0 for code, 1 for stack and heap, 2 for shared memory, 3 for guard pages, None for what is of no use.
+
+    Runs at each load.
+    """
     fields = line.split(None, 5)
     if len(fields) < 5 or len(fields[_PERMISSIONS]) != 4:
         return None
     if fields[_PERMISSIONS][2] == "x":
         return 0
     if len(fields) == 5:
-        return None
+        return 3 if fields[_PERMISSIONS] == _GUARD else None
     if fields[_PATH] in _OWN_MEMORY:
         return 1
     return 2 if fields[_PERMISSIONS][3] == "s" or fields[_PATH].startswith(_IN_MEMORY) else None
