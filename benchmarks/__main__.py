@@ -31,6 +31,7 @@ from .readme import END, START, has_markers, rewrite_readme
 from .report import Report, as_json
 from .sharing import measure_sharing
 from .startup import METHODS, measure_startup
+from .supervision import measure_supervision
 from .table import make_console, print_report
 from .workloads import WORKLOADS
 
@@ -39,8 +40,9 @@ WINDOW_S, QUICK_WINDOW_S = 0.7, 0.4
 STARTUP_ROUNDS, QUICK_STARTUP_ROUNDS = 3, 1
 STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
+SUPERVISION_S, QUICK_SUPERVISION_S = 10.0, 4.0
 SHARING_ROUNDS, QUICK_SHARING_ROUNDS = 3, 1
-PARTS = ("throughput", "options", "startup", "memory", "sharing")
+PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing")
 
 
 def main() -> int:
@@ -144,6 +146,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
     def measure_workers() -> None:
         report.memory.extend(measure_memory(QUICK_CASES if options.quick else CASES, tick))
 
+    def measure_supervisor() -> None:
+        window_s = QUICK_SUPERVISION_S if options.quick else SUPERVISION_S
+        report.supervision.extend(measure_supervision(window_s, tick))
+
     def measure_share() -> None:
         rounds = QUICK_SHARING_ROUNDS if options.quick else SHARING_ROUNDS
         report.sharing = measure_sharing(options.quick, rounds, tick)
@@ -158,6 +164,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "first batch", measure_first_batches
     if "memory" in options.only:
         yield "memory", measure_workers
+    if "supervision" in options.only:
+        yield "supervision", measure_supervisor
     if "sharing" in options.only:
         yield "sharing", measure_share
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from holdfast.options import DIAGNOSIS
+from holdfast.options import DIAGNOSIS, GROWTH
 
 from .loaders import make_loader
 from .measure import Pass, RunningEpoch, hang_guard, others_cores, running
@@ -38,7 +38,7 @@ SLICES = 6
 SAMPLE_TIMEOUT_S = 30.0
 LEAST_NOISE, MOST_NOISE = 0.02, 0.1
 """A noisier run is no excuse for a lower throughput."""
-WITHOUT, AGAIN, UNDIAGNOSED = "without", "again", "undiagnosed"
+WITHOUT, AGAIN, UNDIAGNOSED, UNWATCHED = "without", "again", "undiagnosed", "unwatched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Setting:
     """The setting that has it not."""
     diagnoses: bool = True
     """Whether workers are diagnosed and the run is recorded, as they are by default."""
+    watches_growth: bool = True
+    """Whether workers watch their own growth, as they do by default."""
 
 
 def _nothing(folder: Path) -> Mapping[str, Any]:
@@ -64,14 +66,20 @@ def _recovery(folder: Path) -> Mapping[str, Any]:
     return {"on_error": "replace", "sample_timeout": SAMPLE_TIMEOUT_S, "skipped_file": folder / "skipped.jsonl"}
 
 
+def _limits(folder: Path) -> Mapping[str, Any]:
+    return {"memory_limit": "8GB", "memory_budget": "80%"}
+
+
 NOTHING = (
     Setting(AGAIN, "no option, again", _nothing),
     Setting(WITHOUT, "no option", _nothing),
     Setting(UNDIAGNOSED, "no option, no diagnosis, no record", _nothing, diagnoses=False),
+    Setting(UNWATCHED, "no option, no watch on growth", _nothing, watches_growth=False),
 )
 SETTINGS = (
     Setting("diagnosis", "diagnosis, record", _nothing, most_cpu=1.02, against=UNDIAGNOSED),
     Setting("recovery", 'on_error="replace", sample_timeout, skipped_file', _recovery, most_cpu=1.05),
+    Setting("limits", "memory_limit, memory_budget, growth watched", _limits, most_cpu=1.05, against=UNWATCHED),
     Setting("rng", 'rng="sample"', lambda folder: {"rng": "sample"}),
 )
 _AGAINST = {setting.name: setting.against for setting in (*NOTHING, *SETTINGS)}
@@ -168,16 +176,16 @@ def _running(setting: Setting, workload: Workload, dataset: Dataset[Any]) -> Ite
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         arguments = {**workload.holdfast_arguments, **setting.arguments(Path(folder))}
         loader = make_loader("holdfast", replace(workload, holdfast_arguments=arguments), dataset, WORKERS)
-        with _diagnosing(setting.diagnoses):
+        with _environment(setting):
             epoch = stack.enter_context(running(loader))
         yield epoch
 
 
 @contextmanager
-def _diagnosing(is_on: bool) -> Iterator[None]:
+def _environment(setting: Setting) -> Iterator[None]:
     """For the workers that are started meanwhile, which are forks."""
-    os.environ[DIAGNOSIS] = str(int(is_on))
+    os.environ[DIAGNOSIS], os.environ[GROWTH] = str(int(setting.diagnoses)), str(int(setting.watches_growth))
     try:
         yield
     finally:
-        del os.environ[DIAGNOSIS]
+        del os.environ[DIAGNOSIS], os.environ[GROWTH]

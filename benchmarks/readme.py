@@ -40,6 +40,8 @@ def markdown(report: Report) -> str:
         parts.append(_startup(report))
     if report.memory:
         parts.append(_memory(report))
+    if report.supervision:
+        parts.append(_supervision(report))
     if report.sharing is not None:
         parts.append(sharing_markdown(report.sharing))
     return "\n\n".join(parts)
@@ -102,3 +104,8 @@ def _memory(report: Report) -> str:
         stock, ours = (f"{case.worker_bytes[name] / MIB:.1f}" for name in ("torch", "holdfast"))
         lines.append(f"| {case.method}, {case.row} | {stock} | {ours} | {case.ratio:.2f} |")
     return "\n".join(lines)
+
+
+def _supervision(report: Report) -> str:
+    shares = ", ".join(f"{100 * case.share:.2f}% with {case.title}" for case in report.supervision)
+    return f"CPU time of the supervisor of {report.supervision[0].workers} workers, of one core: {shares}."

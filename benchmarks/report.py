@@ -16,6 +16,7 @@ from .memory import TARGET, MemoryResult
 from .option_costs import SETTINGS, OptionResult, Setting
 from .sharing import MOST_ADDED_BYTES, MOST_OF_PICKLED, MOST_OF_PLAIN, SharingResult
 from .startup import StartupResult
+from .supervision import MOST_SHARE, SupervisionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Target:
     def __str__(self) -> str:
         """Return figure and limit in one line."""
         bound = "at least" if self.at_least else "at most"
-        return f"{self.what}: {self.value:.2f}{self.unit} {self.to}, target {bound} {self.limit:.3g}{self.unit}"
+        return f"{self.what}: {self.value:.3g}{self.unit} {self.to}, target {bound} {self.limit:.3g}{self.unit}"
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class Report:
     options: list[OptionResult] = field(default_factory=list)
     startup: list[StartupResult] = field(default_factory=list)
     memory: list[MemoryResult] = field(default_factory=list)
+    supervision: list[SupervisionResult] = field(default_factory=list)
     sharing: SharingResult | None = None
     broken: list[str] = field(default_factory=list)
 
@@ -60,6 +62,7 @@ class Report:
             *self._option_targets(),
             *map(startup_target, self.startup),
             *map(memory_target, self.memory),
+            *map(supervision_target, self.supervision),
             *(sharing_targets(self.sharing) if self.sharing is not None else ()),
         ]
 
@@ -108,6 +111,12 @@ def memory_target(case: MemoryResult) -> Target:
     return Target(f"memory per worker, {case.method}, {case.row}", case.ratio, TARGET, at_least=False)
 
 
+def supervision_target(case: SupervisionResult) -> Target:
+    """Return the target of the supervisor's CPU time."""
+    what = f"supervisor of {case.workers} workers, {case.title}, CPU time"
+    return Target(what, case.share, MOST_SHARE, at_least=False, to="one core")
+
+
 def sharing_targets(result: SharingResult) -> list[Target]:
     """Return the targets of share()."""
     limit = MOST_ADDED_BYTES / 1e6
@@ -134,6 +143,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "options": [_option_as_json(row) for row in report.options],
         "startup": [asdict(case) for case in report.startup],
         "memory": [asdict(case) for case in report.memory],
+        "supervision": [asdict(case) for case in report.supervision],
         "sharing": report.sharing and asdict(report.sharing),
         "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
         "broken": report.broken,

@@ -23,9 +23,11 @@ from .report import (
     option_rate_target,
     row_target,
     startup_target,
+    supervision_target,
 )
 from .sharing_tables import sharing_table
 from .startup import StartupResult
+from .supervision import SupervisionResult
 
 MIB = 2**20
 PIPE_WIDTH = 120
@@ -57,6 +59,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(startup_table(report.startup))
     if report.memory:
         console.print(memory_table(report.memory))
+    if report.supervision:
+        console.print(supervision_table(report.supervision))
     if report.sharing is not None:
         console.print(sharing_table(report.sharing))
     _print_outcome(console, report)
@@ -207,6 +211,18 @@ def memory_table(cases: list[MemoryResult]) -> Table:
         parents = [_parent(case.parent_bytes[name]) for name in LOADERS]
         ratio = (f"{target.value:.2f}", f"{target.limit:g}", mark(target))
         table.add_row(case.method, case.row, *workers, *ratio, *parents)
+    return table
+
+
+def supervision_table(cases: list[SupervisionResult]) -> Table:
+    """The supervisor's CPU time, one line per setting."""
+    table = Table(title="CPU time of the supervisor, in percent of one core")
+    for title in ("workers", "with", "percent", "most", ""):
+        table.add_column(title)
+    for case in cases:
+        target = supervision_target(case)
+        figures = (f"{100 * target.value:.2f}", f"{100 * target.limit:g}", mark(target))
+        table.add_row(str(case.workers), case.title, *figures)
     return table
 
 

@@ -4,7 +4,7 @@
       WorkerError(HoldfastError, RuntimeError)     torch raises RuntimeError here: existing handlers keep working
         WorkerCrashed                              a worker died while it had a batch in hand, more than once
         WorkerTimeout                              a sample took longer than sample_timeout, more than once
-        WorkerOutOfMemory                          the kernel ended a worker for want of memory, more than once
+        WorkerOutOfMemory                          a worker was ended for want of memory, more than once
         WorkerInitError                            a worker died before its first sample
         TooManyRestarts                            workers die again and again outside any sample
       TooManySkipped(HoldfastError, RuntimeError)  more samples could not be loaded than max_skipped allows
@@ -51,7 +51,9 @@ class WorkerTimeout(WorkerError):
 
 
 class WorkerOutOfMemory(WorkerError):
-    """The kernel's out-of-memory killer ended the worker each time it loaded a sample, or made a batch."""
+    """The kernel's out-of-memory killer ended the worker each time it loaded a sample or made a batch, or we did, past
+    `memory_limit`.
+    """
 
 
 class WorkerInitError(WorkerError):

@@ -1,7 +1,7 @@
 """The environment variables that holdfast reads, all of them, and what they mean.
 
 Read at the moment of use, so that a test or a notebook can change them between loaders.
-Standard library only. Runs in: main process.
+Standard library only. Runs in: main | supervisor | worker process.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ DISABLE = "HOLDFAST_DISABLE"
 BACKEND = "HOLDFAST_BACKEND"
 HOME = "HOLDFAST_HOME"
 DIAGNOSIS = "HOLDFAST_DIAGNOSIS"
+GROWTH = "HOLDFAST_GROWTH"
 
 _OFF = {"", "0", "false", "no", "off"}
 
@@ -37,3 +38,16 @@ def diagnoses() -> bool:
     Read by the process that starts the workers: under forkserver, as it was when the server was started.
     """
     return (os.environ.get(DIAGNOSIS, "").strip().lower() or "1") not in _OFF
+
+
+def growth() -> str:
+    """`HOLDFAST_GROWTH=tracemalloc` or `types`: a worker that grows says which lines, or which types, hold the memory.
+
+    Both make it slower: only to look for a leak. `HOLDFAST_GROWTH=0`: growth is not watched, to measure its cost.
+    """
+    return os.environ.get(GROWTH, "").strip().lower() or "1"
+
+
+def watches_growth() -> bool:
+    """Whether workers watch their own growth, as they do unless somebody measures what watching costs."""
+    return diagnoses() and growth() not in _OFF

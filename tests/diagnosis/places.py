@@ -12,7 +12,6 @@ import contextlib
 import http.client
 import http.server
 import mmap
-import os
 import sqlite3
 import struct
 import subprocess
@@ -25,7 +24,7 @@ import numpy as np
 import pytest
 
 import striking
-from holdfast.memory.cgroups import MemoryCgroup, memory_cgroup_of
+from memory_cgroups import limited_cgroup
 from native_libraries import (
     DIVISION,
     DOUBLE_FREE,
@@ -206,35 +205,9 @@ def _has_worked(*command: str) -> bool:
 
 @contextlib.contextmanager
 def memory_cgroup(folder: Path) -> Iterator[Arguments]:
-    """A cgroup of 64 MB below that of this process. Who moves into it brings along no memory, but what comes counts."""
-    above = memory_cgroup_of("self")
-    if above is None:
-        pytest.skip("needs a memory cgroup, and there is none to be seen here")
-    below = above.directory / f"holdfast-test-{os.getpid()}"
-    try:
-        below.mkdir()
-    except OSError as error:
-        pytest.skip(f"needs root, and cgroups that may be written to: {error}")
-    try:
-        _set_limit(MemoryCgroup(below, above.version))
-        yield (str(below),)
-    finally:
-        wait_until(lambda: _is_removed(below), PATIENCE_S, f"rmdir {below}")
-
-
-def _set_limit(cgroup: MemoryCgroup) -> None:
-    name = "memory.limit_in_bytes" if cgroup.version == 1 else "memory.max"
-    try:
-        (cgroup.directory / name).write_text(str(LIMIT_BYTES))
-    except OSError as error:
-        pytest.skip(f"needs a cgroup whose memory can be limited: {error}")
-
-
-def _is_removed(directory: Path) -> bool:
-    """Its last process may be gone a moment before the cgroup knows."""
-    with contextlib.suppress(OSError):
-        directory.rmdir()
-    return not directory.exists()
+    """Of 64 MB."""
+    with limited_cgroup(LIMIT_BYTES) as cgroup:
+        yield (str(cgroup.directory),)
 
 
 PLACES: dict[str, Place] = {

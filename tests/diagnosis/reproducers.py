@@ -36,10 +36,11 @@ class Reproducer(NamedTuple):
     options: Mapping[str, Any] = _NOTHING  # of the loader
     absent: Mapping[str, str] = _NOTHING  # by start method: why there is no such cell
     names_worker: bool = True
+    is_of_sample: bool = True
 
     @property
     def names_sample(self) -> bool:
-        return self.when == "getitem" and self.names_worker
+        return self.when == "getitem" and self.names_worker and self.is_of_sample
 
     @property
     def worker_id(self) -> int | None:
@@ -55,6 +56,7 @@ class Reproducer(NamedTuple):
 _NOT_IMPORTED = {"fork": "under fork nothing is imported or unpickled in a worker"}
 _NOT_INHERITED = dict.fromkeys(NEW_INTERPRETERS, "a worker inherits nothing of the main process")
 _HANGS = {"sample_timeout": SAMPLE_TIMEOUT_S}
+_LIMITED = {"memory_limit": "200MB"}
 
 REPRODUCERS: tuple[Reproducer, ...] = (
     # -- it raises
@@ -67,7 +69,11 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         says=("built for aarch64", "x86_64"),
     ),
     Reproducer(
-        "no descriptor left", "too many open files", "open_too_many", error="OSError", says=("EMFILE", "ulimit -n")
+        "no descriptor left",
+        "too many open files",
+        "open_too_many",
+        error="OSError",
+        says=("EMFILE", "128 of 128: ", "files, of which", "ulimit -n"),
     ),
     Reproducer(
         "torch's words on CUDA after a fork",
@@ -111,6 +117,14 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         error="RemoteDisconnected",
         says=("also possible, handle opened before fork", "a network client"),
         absent=_NOT_INHERITED,
+    ),
+    Reproducer(
+        "8 GiB asked for under memory_limit",
+        "over memory_limit",
+        "ask_for_memory",
+        error="RuntimeError",
+        says=("asked for 8.0 GiB", "memory_limit (200 MB)", "striking.py"),
+        options=_LIMITED,
     ),
     # -- it crashes
     Reproducer(
@@ -164,6 +178,14 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "use_memory",
         error="WorkerOutOfMemory",
         says=("kills counted in cgroup", "limit of the cgroup 64.0 MiB", "its own memory grew"),
+    ),
+    Reproducer(
+        "1 GiB of shared memory under memory_limit",
+        "over memory_limit",
+        "take_shared_memory",
+        error="WorkerOutOfMemory",
+        says=("of its own, over memory_limit (200 MB)", "above its start"),
+        options=_LIMITED,
     ),
     Reproducer(
         "kill -KILL by another process",
@@ -292,7 +314,25 @@ INTERRUPTED = Reproducer(
 )
 """It is the main process that is struck: it has a test of its own."""
 
-ALL = (*REPRODUCERS, NO_MAIN_GUARD, INTERRUPTED)
+OVER_BUDGET = Reproducer(
+    "1 GiB taken under memory_budget",
+    "over memory_budget",
+    "",
+    error="WorkerOutOfMemory",
+    says=("memory_budget (500 MB)", "of its own"),
+)
+LEAK = Reproducer("a dataset that keeps every sample", "memory growth", "", error="", is_of_sample=False)
+COPIES = Reproducer(
+    "a list of the main process that is read",
+    "copy-on-write growth",
+    "",
+    error="",
+    is_of_sample=False,
+    absent=_NOT_INHERITED,
+)
+"""Have tests of their own, in test_memory_reproducers.py: it takes more samples to see them."""
+
+ALL = (*REPRODUCERS, NO_MAIN_GUARD, INTERRUPTED, OVER_BUDGET, LEAK, COPIES)
 
 
 def cells() -> Iterator[tuple[Reproducer, str]]:

@@ -114,6 +114,10 @@ def use_inherited_socket() -> None:
     OPENED[0].getresponse()
 
 
+def ask_for_memory() -> None:
+    torch.ones(1 << 31)
+
+
 # -- it crashes --------------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +185,13 @@ def use_memory(cgroup: str) -> None:
     while True:
         kept.append(bytearray(os.urandom(1) * STEP_BYTES))
         time.sleep(STEP_S)
+
+
+def take_shared_memory() -> None:
+    """Which no limit of the process counts: it has to be watched."""
+    MAPPED.append(np.frombuffer(mmap.mmap(-1, 1 << 30), dtype=np.uint8))
+    MAPPED[-1][:: mmap.PAGESIZE] = 1
+    wait_for_ever()
 
 
 def be_sent(name: str, note: str) -> None:

@@ -1,7 +1,7 @@
 """64 samples in batches of 4, two workers, a fault at sample 17: how many samples an epoch delivers.
 
-The matrix that other loaders were measured with. F5, memory, has no limit to be tested against yet. F8, nothing is left
-after `kill -9` of the main process, is `test_main_process_killed.py`.
+The matrix that other loaders were measured with. F8, nothing is left after `kill -9` of the main process, is
+`test_main_process_killed.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset
@@ -79,6 +80,33 @@ def test_f3_f6_a_sample_that_crashes_each_time_costs_itself(how: str, tmp_path: 
 def test_f4_a_sample_that_hangs_costs_itself(tmp_path: Path) -> None:
     """63 of 64, with sample_timeout."""
     assert flat(epoch("endless loop", tmp_path, on_error="skip", sample_timeout=1.0)) == REST
+
+
+class Memory64(Numbers64):
+    """The bad sample is of 8 GiB."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index != BAD:
+            return torch.tensor(index)
+        return torch.ones(1 << 31) if self.library == "torch" else torch.from_numpy(np.ones(1 << 30))
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver", "portable"])
+def test_f5_a_sample_over_memory_limit_costs_itself(library: str, method: str) -> None:
+    """63 of 64: with memory_limit it may be passed over; the incident names the sample, its size and the limit."""
+    how = {"backend": "portable"} if method == "portable" else {"multiprocessing_context": method}
+    with DataLoader(Memory64(library), 4, num_workers=2, memory_limit="1GB", on_error="skip", **how) as loader:
+        assert flat([batch.tolist() for batch in loader]) == REST
+        assert [sample.index for sample in loader.skipped_samples] == [BAD]
+        (incident,) = loader.incidents
+    assert (incident.cause, incident.confidence, incident.sample_index) == ("over memory_limit", "certain", BAD)
+    assert incident.summary == "asked for 8.0 GiB, over memory_limit (1 GB)" or library == "numpy"
+    assert "asked for 8.00 GiB, over memory_limit (1 GB)" in incident.summary or library == "torch"
+    assert "of its own memory, above its start, it had" in incident.evidence
 
 
 @pytest.mark.parametrize("through_stdin", [False, True], ids=["script", "python -"])

@@ -30,6 +30,8 @@ WRONG: list[tuple[str, Any]] = [
     *(("retry_on", value) for value in ("OSError", (OSError, "x"), 3, KeyboardInterrupt, (BaseException,), OSError())),
     *(("max_skipped", value) for value in (-1, -0.1, 1.1, float("nan"), float("inf"), "3", True)),
     *(("sample_timeout", value) for value in (0, -1.0, float("nan"), float("inf"), "1", True)),
+    *(("memory_limit", value) for value in (0, -1, "4", "lots", "80%", 1.5, True)),
+    *(("recycle_after", value) for value in (0, -1, 1.5, "5", True)),
     *(("rng", value) for value in ("samples", None, 3)),
     *(("backend", value) for value in ("no such backend", 3)),
 ]
@@ -49,6 +51,8 @@ RIGHT: list[tuple[str, Any]] = [
     *(("retry_on", value) for value in ((), OSError, (OSError, TimeoutError), [OSError])),
     *(("max_skipped", value) for value in (None, 0, 3, 0.0, 0.5, 1.0)),
     *(("sample_timeout", value) for value in (None, 0.5, 60)),
+    *(("memory_limit", value) for value in (None, 2 << 30, "4GB")),
+    *(("recycle_after", value) for value in (None, 1, 4)),
     *(("rng", value) for value in ("worker", "sample")),
 ]
 
@@ -77,10 +81,11 @@ def test_a_share_of_an_unknown_number_is_refused() -> None:
 # -- without workers ---------------------------------------------------------------------------------------------------
 
 
-def test_without_workers_sample_timeout_is_refused_by_name() -> None:
-    """Nothing could end a sample that hangs in this process."""
-    with pytest.raises(ValueError, match=r"sample_timeout.*num_workers"):
-        DataLoader(Numbers(LENGTH), sample_timeout=1.0)
+@pytest.mark.parametrize(("name", "value"), [("sample_timeout", 1.0), ("memory_limit", "1GB"), ("recycle_after", 5)])
+def test_without_workers_what_needs_one_is_refused_by_name(name: str, value: Any) -> None:
+    """Nothing could end a sample that hangs in this process, and no limit of its memory could be the samples' alone."""
+    with pytest.raises(ValueError, match=rf"{name}.*num_workers"):
+        DataLoader(Numbers(LENGTH), **{name: value})
 
 
 @pytest.mark.parametrize(("on_error", "delivered"), [("skip", REST), ("replace", [*range(5), 4, *range(6, LENGTH)])])
@@ -153,6 +158,8 @@ def test_disabled_ours_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             retry_on=(ValueError,),
             max_skipped=1,
             sample_timeout=5.0,
+            memory_limit="1GB",
+            recycle_after=1,
             skipped_file=tmp_path / "file",
             rng="sample",
             backend="no such backend",

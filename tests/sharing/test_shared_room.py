@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from helpers import run_program
-from holdfast.memory.cgroups import memory_cgroup_of
-from waits import PATIENCE_S, wait_until
+from memory_cgroups import limited_cgroup
+from waits import PATIENCE_S
 
 LIMIT_BYTES = 256_000_000
 
 
-@pytest.fixture
-def small_cgroup() -> Iterator[Path]:
-    above = memory_cgroup_of("self")
-    if above is None:
-        pytest.skip("needs a memory cgroup, and there is none to be seen here")
-    below = above.directory / f"holdfast-share-{os.getpid()}"
-    try:
-        below.mkdir()
-        (below / ("memory.limit_in_bytes" if above.version == 1 else "memory.max")).write_text(str(LIMIT_BYTES))
-    except OSError as error:
-        pytest.skip(f"needs root, and cgroups whose memory can be limited: {error}")
-    yield below
-    wait_until(lambda: _is_removed(below), PATIENCE_S, f"rmdir {below}")
-
-
-def _is_removed(directory: Path) -> bool:
-    """Its last process may be gone a moment before the cgroup knows."""
-    with contextlib.suppress(OSError):
-        directory.rmdir()
-    return not directory.exists()
-
-
 @pytest.mark.root
-def test_what_does_not_fit_into_the_cgroup_is_refused(small_cgroup: Path) -> None:
+def test_what_does_not_fit_into_the_cgroup_is_refused() -> None:
     """The kernel would kill the process in the middle of it, and say nothing."""
-    lines = run_program("shared_in_cgroup.py", str(small_cgroup)).splitlines()
+    with limited_cgroup(LIMIT_BYTES) as cgroup:
+        lines = run_program("shared_in_cgroup.py", str(cgroup.directory)).splitlines()
     assert lines[0].startswith("refused there is no room to share this: 600 MB more are needed, and ")
     assert lines[1:] == ["shared 50000000", "alive"]
 

@@ -16,6 +16,7 @@ from holdfast.diagnosis.evidence import (
     Frame,
     Mapping,
     MemoryCounters,
+    MemoryGrowth,
     MemoryReading,
     Place,
     RaisedException,
@@ -144,7 +145,103 @@ SEEN = [
         "dataset exception",
         CERTAIN,
     ),
+    # over memory_limit
+    Seen(
+        raised(
+            "builtins.RuntimeError",
+            "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+            "allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)",
+            memory_limit_bytes=10**9,
+            memory_used_bytes=48 << 20,
+        ),
+        "over memory_limit",
+        CERTAIN,
+        ("asked for 8.0 GiB", "memory_limit (1 GB)", "it had 48.0 MiB", "31 in __getitem__"),
+    ),
+    Seen(
+        raised(
+            "numpy._core._exceptions._ArrayMemoryError",
+            "Unable to allocate 16.0 GiB for an array with shape (2147483648,) and data type float64",
+            bases=("MemoryError", "Exception", "BaseException"),
+            memory_limit_bytes=1 << 30,
+        ),
+        "over memory_limit",
+        CERTAIN,
+        ("asked for 16.0 GiB", "memory_limit (1.0 GiB)"),
+    ),
+    Seen(raised("builtins.MemoryError", memory_limit_bytes=10**9), "over memory_limit", CERTAIN, ("more memory",)),
+    Seen(
+        raised("builtins.RuntimeError", "can't start new thread", memory_limit_bytes=10**9),
+        "over memory_limit",
+        CERTAIN,
+    ),
+    Seen(
+        raised("builtins.OSError", "Cannot allocate memory", errno=errno.ENOMEM, memory_limit_bytes=10**9),
+        "over memory_limit",
+        CERTAIN,
+    ),
+    Seen(
+        Evidence(Ending.OVER_LIMIT, -SIGKILL, "loading", memory_limit_bytes=10**9, memory_used_bytes=1300 << 20),
+        "over memory_limit",
+        CERTAIN,
+        ("had 1.3 GiB", "memory_limit (1 GB)"),
+    ),
+    Seen(
+        died(
+            SIGABRT,
+            stderr_tail="terminate called after throwing an instance of 'std::bad_alloc'\n",
+            memory_limit_bytes=10**9,
+        ),
+        "over memory_limit",
+        LIKELY,
+        ("could get no more memory", "C++ could not allocate"),
+    ),
+    Seen(raised("builtins.ValueError", "bad header", memory_limit_bytes=10**9), "dataset exception", CERTAIN),
+    # over memory_budget
+    Seen(
+        Evidence(
+            Ending.OVER_BUDGET,
+            -SIGKILL,
+            "loading",
+            memory_budget_bytes=16 * 10**9,
+            memory_used_bytes=9 << 30,
+            memory_needs="a batch takes up to 1.0 GiB, and loading one up to 9.0 GiB of its worker",
+        ),
+        "over memory_budget",
+        CERTAIN,
+        ("memory_budget (16 GB)", "had 9.0 GiB of its own", "a batch takes up to 1.0 GiB"),
+    ),
+    # memory growth
+    Seen(
+        Evidence(Ending.GREW, growth=MemoryGrowth(3.1 * 2**20, 1900 << 20, 613, "Python objects")),
+        "memory growth",
+        CERTAIN,
+        (
+            "grows 3.1 MiB per sample, 1.9 GiB since it started",
+            "the largest growth is in Python objects",
+            "613 samples",
+        ),
+    ),
+    # copy-on-write growth
+    Seen(
+        Evidence(Ending.GREW, growth=MemoryGrowth(4096.0, 0, 1000, copied_bytes=900 << 20)),
+        "copy-on-write growth",
+        CERTAIN,
+        ("has copied 900.0 MiB", "holdfast.share(", "reference count"),
+    ),
     # out of memory
+    Seen(
+        died(
+            SIGKILL,
+            counters_before=MemoryCounters("/job", 3, 8 << 30, 7 << 30),
+            counters_after=MemoryCounters("/job", 4, 8 << 30, 2 << 30),
+            memory_budget_bytes=6 << 30,
+            memory_needs="a batch takes up to 1.0 GiB, and loading one up to 9.0 GiB of its worker",
+        ),
+        "out of memory",
+        CERTAIN,
+        ("memory_budget 6.0 GiB", "a batch takes up to 1.0 GiB", "limit of the cgroup 8.0 GiB"),
+    ),
     Seen(
         died(SIGKILL, counters_before=counted(3, 7), counters_after=counted(4, 8), memory=GROWING),
         "out of memory",
@@ -523,6 +620,12 @@ SEEN = [
         "too many open files",
         CERTAIN,
         ("1020 of 1024", "ulimit -n"),
+    ),
+    Seen(
+        raised("builtins.OSError", "", errno=errno.EMFILE, open_files_held="1024 of 1024: 812 files; 150 sockets"),
+        "too many open files",
+        CERTAIN,
+        ("1024 of 1024: 812 files",),
     ),
     Seen(raised("builtins.OSError", "", errno=errno.ENFILE), "too many open files", CERTAIN, ("machine",)),
     Seen(raised("builtins.RuntimeError", "received 0 items of ancdata"), "too many open files", LIKELY),

@@ -77,6 +77,25 @@ def test_version_1_is_read(tmp_path: Path) -> None:
     assert (cgroup.kills(), cgroup.limit_bytes(), cgroup.usage_bytes()) == (3, 8 << 20, 4096)
 
 
+def test_the_room_left_is_the_limit_without_what_is_in_use(tmp_path: Path) -> None:
+    """Pages of files count as room; those below are counted by version 1 under other names."""
+    job = "sys/fs/cgroup/memory/job"
+    files = {f"{job}/memory.stat": "inactive_file 7\ntotal_inactive_file 1024\ntotal_active_file 512\n"}
+    (one,) = found(record(version_1(tmp_path / "1"), files)).limited()
+    assert one.headroom_bytes() == (8 << 20) - 4096 + 1024 + 512
+    slurm = "sys/fs/cgroup/slurm"
+    files = {f"{slurm}/memory.current": "1000\n", f"{slurm}/memory.stat": "inactive_file 100\nactive_file 50\n"}
+    (two,) = found(record(version_2(tmp_path / "2"), files)).limited()
+    assert two.directory == tmp_path / "2" / slurm
+    assert two.headroom_bytes() == (64 << 20) - 1000 + 150
+
+
+def test_where_there_is_no_limit_there_is_no_room_to_be_told(tmp_path: Path) -> None:
+    assert MemoryCgroup(tmp_path / "none", 2).limited() == []
+    assert MemoryCgroup(tmp_path / "none", 1).headroom_bytes() is None
+    assert found(version_2(tmp_path)).headroom_bytes() is None
+
+
 def test_a_container_sees_its_own_part_of_the_tree(tmp_path: Path) -> None:
     """What is mounted there begins at the container's own cgroup, whose path the process still bears."""
     files = {

@@ -29,6 +29,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("sample_timeout", math.nan, "number of seconds above 0, or None"),
     *(("max_skipped", value, "share of the epoch from 0.0 to 1.0") for value in (-1, -0.1, 1.01, "1%", True)),
     ("max_skipped", math.nan, "share of the epoch from 0.0 to 1.0"),
+    *(("memory_limit", value, '"4GB"') for value in (0, -1, 1.5, True, "4", "4 gigs", "80%", "", "-1GB", "0GB")),
+    *(("recycle_after", value, "batches, 1 or more, or None") for value in (0, -1, 1.0, "5", True)),
     *(("record", value, "True or False") for value in (None, 1, "no", "/data/records")),
     ("retry_on", "OSError", "(OSError, TimeoutError)"),
     ("retry_on", ("OSError",), "(OSError, TimeoutError)"),
@@ -56,6 +58,8 @@ def test_a_wrong_value_is_refused_by_name_and_with_the_remedy(name: str, value: 
         *((name, value) for name in ("max_retries", "max_restarts") for value in (0, 1, 100)),
         *(("sample_timeout", value) for value in (None, 0.001, 3, 1e9)),
         *(("max_skipped", value) for value in (None, 0, 5, 0.0, 0.5, 1.0)),
+        *(("memory_limit", value) for value in (None, 1, 4 << 30, "4GB", "1.5 GiB", "512mb")),
+        *(("recycle_after", value) for value in (None, 1, 1000)),
         *(("record", value) for value in (True, False)),
     ],
 )

@@ -53,6 +53,13 @@ def test_a_worker_lost_between_samples_is_restarted(reason: Reason, deaths: int,
     assert decide(Where.NOTHING, reason, deaths, max_retries) is Decision.RESTART
 
 
+@pytest.mark.parametrize("place", [place for place in Where if place is not Where.NOTHING])
+@pytest.mark.parametrize("reason", [Reason.EXITED, Reason.OVER_BUDGET])
+def test_a_unit_that_was_crowded_out_is_loaded_again_alone(place: Where, reason: Reason) -> None:
+    """However many retries are left: it is nobody's fault yet."""
+    assert decide(place, reason, 0, 0, is_crowded_out=True) is Decision.ALONE
+
+
 @pytest.mark.parametrize("place", Where)
 @pytest.mark.parametrize("deaths", [1, 99])
 def test_a_worker_that_was_stopped_is_restarted_wherever_it_was(place: Where, deaths: int) -> None:

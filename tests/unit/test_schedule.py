@@ -349,3 +349,43 @@ def test_a_unit_that_was_delivered_or_never_assigned_is_not_expected() -> None:
     schedule.arrived(5)
     schedule.delivered(5)
     assert not schedule.expects(5)
+
+
+# --- paused workers -------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_worker_is_passed_over_until_it_goes_on() -> None:
+    """The others take its turns; its own goes on with the next unit."""
+    schedule = Schedule(3, 4, in_order=True)
+    schedule.pause(1)
+    assert [schedule.assign() for _ in range(4)] == [(0, 0), (1, 2), (2, 0), (3, 2)]
+    assert schedule.next_turn() == 0
+    schedule.go_on(1)
+    assert [schedule.assign() for _ in range(3)] == [(4, 0), (5, 1), (6, 2)]
+
+
+def test_what_a_paused_worker_has_is_still_expected() -> None:
+    schedule = Schedule(2, 2, in_order=True)
+    schedule.assign()
+    schedule.pause(0)
+    assert schedule.expects(0)
+    assert schedule.next_step() is Step.WAIT
+
+
+def test_when_all_that_take_part_have_ended_it_is_nobodys_turn() -> None:
+    """A paused one has not ended: it can be asked to go on."""
+    schedule = Schedule(2, 2, in_order=True)
+    schedule.pause(0)
+    schedule.ended(1)
+    assert schedule.next_turn() is None
+    assert schedule.assign() is None
+    assert schedule.is_active(0)
+    schedule.go_on(0)
+    assert schedule.assign() == (0, 0)
+
+
+def test_without_order_the_room_of_a_paused_worker_is_the_others() -> None:
+    schedule = Schedule(2, 2, in_order=False)
+    schedule.pause(1)
+    assert [schedule.assign() for _ in range(4)] == [(k, 0) for k in range(4)]
+    assert schedule.assign() is None

@@ -14,9 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers import watching
+from holdfast.workers.board import PHASE, Board, Doing, Phase
 from holdfast.workers.channel import MAX_MESSAGE
-from holdfast.workers.watching import STACK_SIGNAL, Deadline, StackRequest, StopWatch, tick_s
+from holdfast.workers.limits import SLACK_BYTES
+from holdfast.workers.watching import (
+    STACK_SIGNAL,
+    BudgetWatch,
+    Deadline,
+    EndWatch,
+    MemoryCap,
+    StackRequest,
+    StopWatch,
+    tick_s,
+)
 from waits import PATIENCE_S, wait_until
 
 LIMIT_S = 10.0
@@ -34,6 +45,11 @@ def ticks_until_over(deadline: Deadline, step: Doing, elapsed_s: float = TICK_S,
 
 
 # --- how often to look ----------------------------------------------------------------------------------------------
+
+
+def test_memory_is_looked_at_more_often() -> None:
+    assert tick_s(None, watches_memory=True) == 0.2
+    assert tick_s(0.1, watches_memory=True) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize(("limit_s", "expected"), [(None, 0.5), (60.0, 0.5), (2.5, 0.5), (1.0, 0.2), (0.1, 0.02)])
@@ -290,3 +306,131 @@ def test_of_a_child_that_is_gone_there_is_no_stack(stacks: int) -> None:
     process.wait(PATIENCE_S)
     assert take_stack(pidfd, stacks) == ""
     os.close(pidfd)
+
+
+# --- too much memory ------------------------------------------------------------------------------------------------
+
+MOST = 1000 << 20
+START = 300 << 20
+
+
+class Memory:
+    """Stands for what /proc says of a process, in bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.anonymous: int | None = START
+        self.shared = self.own_shared = 0
+        self.close_looks = 0
+        monkeypatch.setattr(watching.readings, "anonymous_bytes", lambda pid: self.anonymous)
+        monkeypatch.setattr(watching.readings, "shared_memory_bytes", lambda pid: self.shared)
+        monkeypatch.setattr(watching.smaps, "own_shared_memory_bytes", self._look_closely)
+
+    def _look_closely(self, pid: int) -> int:
+        self.close_looks += 1
+        return self.own_shared
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    return Memory(monkeypatch)
+
+
+def test_memory_is_counted_from_when_the_worker_was_ready(memory: Memory) -> None:
+    """What it had by then is not counted, and before that nothing is."""
+    cap = MemoryCap(1, MOST)
+    memory.anonymous = START + MOST + SLACK_BYTES
+    assert not cap.is_over(START)
+    assert cap.used_bytes == MOST + SLACK_BYTES
+    memory.anonymous += 1
+    assert cap.is_over(START)
+    assert not cap.is_over(0)
+
+
+def test_without_a_limit_no_memory_is_too_much(memory: Memory) -> None:
+    memory.anonymous = 1 << 50
+    assert not MemoryCap(1, None).is_over(START)
+
+
+def test_a_worker_that_is_gone_is_not_over(memory: Memory) -> None:
+    memory.anonymous = None
+    assert not MemoryCap(1, MOST).is_over(START)
+
+
+def test_shared_memory_counts_if_it_is_its_own(memory: Memory) -> None:
+    """Seen within five looks."""
+    cap = MemoryCap(1, MOST)
+    memory.shared = 4 * MOST
+    assert not any(cap.is_over(START) for _ in range(20))
+    memory.shared, memory.own_shared = 6 * MOST, 2 * MOST
+    assert any(cap.is_over(START) for _ in range(5))
+
+
+def test_slots_that_fill_are_looked_at_closely_a_few_times_only(memory: Memory) -> None:
+    """It takes milliseconds each time."""
+    cap = MemoryCap(1, MOST)
+    for memory.shared in range(0, 2 * MOST, MOST // 1000):
+        assert not cap.is_over(START)
+    assert not any(cap.is_over(START) for _ in range(1000))
+    assert memory.close_looks <= 8
+
+
+def test_shared_memory_that_was_given_back_meanwhile_is_not_held_against_it(memory: Memory) -> None:
+    cap = MemoryCap(1, MOST)
+    memory.shared = memory.own_shared = MOST
+    assert not any(cap.is_over(START) for _ in range(5))
+    memory.shared = memory.own_shared = 0
+    memory.anonymous = START + MOST // 2
+    assert not cap.is_over(START)
+
+
+# --- too much memory together -----------------------------------------------------------------------------------------
+
+BUDGET = 1000 << 20
+MB = 1 << 20
+
+
+@contextlib.contextmanager
+def three_workers() -> Iterator[Board]:
+    """Each was born with 100 MB that are not its own; the last one is waiting for work."""
+    board = Board.create(3)
+    for worker_id, phase in enumerate((Phase.FETCH, Phase.COLLATE, Phase.IDLE)):
+        board.reset(worker_id, 1, 100 * MB)
+        board.row(worker_id)[PHASE] = phase
+    yield board
+    board.close()
+
+
+def test_the_one_that_has_most_of_those_that_load_is_one_too_many() -> None:
+    watch = BudgetWatch(BUDGET)
+    with three_workers() as board:
+        assert watch.find_one_too_many(board, {0: 400 * MB, 1: 500 * MB, 2: 400 * MB}) is None
+        assert watch.find_one_too_many(board, {0: 400 * MB, 1: 500 * MB, 2: 900 * MB}) == 1
+        assert watch.used_bytes == {0: 300 * MB, 1: 400 * MB, 2: 800 * MB}
+
+
+def test_slots_count() -> None:
+    watch = BudgetWatch(BUDGET)
+    with three_workers() as board:
+        board.set_slot_bytes(900 * MB)
+        assert watch.find_one_too_many(board, {0: 200 * MB, 1: 150 * MB, 2: None}) is None
+        assert watch.find_one_too_many(board, {0: 250 * MB, 1: 150 * MB, 2: None}) == 0
+
+
+def test_without_a_budget_none_is_too_many() -> None:
+    with three_workers() as board:
+        assert BudgetWatch(None).find_one_too_many(board, {0: 1 << 50}) is None
+
+
+def test_one_that_only_waits_is_not_ended() -> None:
+    """What it keeps is a matter for who gives out work."""
+    with three_workers() as board:
+        assert BudgetWatch(BUDGET).find_one_too_many(board, {2: 1 << 40}) is None
+
+
+# --- on the way out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_may_take_a_while_to_end_and_no_longer() -> None:
+    watch = EndWatch()
+    assert not any(watch.is_over(doing(Phase.IDLE), TICK_S) for _ in range(100))
+    assert next(k for k in range(1, 100) if watch.is_over(doing(Phase.ENDING), TICK_S)) == 7

@@ -28,7 +28,10 @@ class Ending(StrEnum):
     EXITED = "exited"  # by itself, or by a signal that was not ours
     HUNG = "hung"  # ended by us: past sample_timeout
     STOPPED = "stopped"  # ended by us: stopped by a signal and not continued
+    OVER_LIMIT = "over limit"  # ended by us: it had more memory than memory_limit allows
+    OVER_BUDGET = "over budget"  # ended by us: workers and batches had more memory than memory_budget allows
     RAISED = "raised"  # alive: an exception
+    GREW = "grew"  # alive: its memory grows
     SUPERVISOR = "supervisor"  # not a worker: the supervisor was lost
     INTERRUPTED = "interrupted"  # not a worker: a signal handler raised inside next(), and all workers start over
 
@@ -93,6 +96,17 @@ class MemoryCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryGrowth:
+    """What a worker has seen of its own growth."""
+
+    bytes_per_sample: float
+    grown_bytes: int  # since it was ready
+    samples: int  # loaded since then
+    largest_in: str = ""  # in words
+    copied_bytes: int = 0  # of its parent's memory, by writing to it
+
+
+@dataclass(frozen=True, slots=True)
 class RaisedException:
     """An exception in a worker, as text: the object itself may not travel."""
 
@@ -124,8 +138,14 @@ class Evidence:
     counters_before: MemoryCounters | None = None
     counters_after: MemoryCounters | None = None
     sample_timeout_s: float | None = None
+    memory_limit_bytes: int | None = None  # memory_limit: of one worker, above what it started with
+    memory_used_bytes: int | None = None  # what it had of that when it was last looked at
+    growth: MemoryGrowth | None = None
+    memory_budget_bytes: int | None = None  # memory_budget: of all workers and batches together
+    memory_needs: str = ""  # what units took so far: "a batch takes 1.0 GiB, and loading one takes 2.0 GiB of a worker"
     open_files: int | None = None
     open_files_limit: int | None = None
+    open_files_held: str = ""  # by what, where a process had none left: "1024 of 1024: 812 files; 150 sockets"
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
     raised: RaisedException | None = None
     seen_at: float | None = None  # as time.time() has it: when it had ended, not when the main process heard of it

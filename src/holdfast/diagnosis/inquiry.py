@@ -8,7 +8,7 @@ Reads files, so it runs where it delays no worker. Never raises. Runs in: main p
 from __future__ import annotations
 
 from holdfast.diagnosis import collect, engine, facts
-from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence
+from holdfast.diagnosis.evidence import Diagnosis, Ending, Evidence, MemoryGrowth
 from holdfast.diagnosis.native.resolve import resolve
 
 
@@ -17,9 +17,24 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     return engine.diagnose(facts.gather(resolve(evidence)))
 
 
-def evidence_of(error: BaseException, traceback: str, phase: str, start_method: str = "") -> Evidence:
+def evidence_of_growth(growth: MemoryGrowth) -> Evidence:
+    """Of a worker that is alive, and grows."""
+    return Evidence(Ending.GREW, growth=growth)
+
+
+def evidence_of(
+    error: BaseException,
+    traceback: str,
+    phase: str,
+    start_method: str = "",
+    *,
+    memory: tuple[int, int] | None = None,
+    descriptors: str = "",
+) -> Evidence:
     """Of an exception, with the traceback of where it was raised.
 
+    `memory`: the limit of the process that raised it, and what it used of that, where it has one. `descriptors`: who
+    held them, where there were none left.
     What a forked worker has inherited is what is open here: seldom is a file opened, or closed, between the two.
     """
     return Evidence(
@@ -28,4 +43,7 @@ def evidence_of(error: BaseException, traceback: str, phase: str, start_method: 
         start_method=start_method,
         raised=facts.describe(error, traceback),
         inherited_files=collect.open_files() if start_method == "fork" else (),
+        open_files_held=descriptors,
+        memory_limit_bytes=memory[0] if memory is not None else None,
+        memory_used_bytes=memory[1] if memory is not None else None,
     )

@@ -24,6 +24,12 @@ _WINDOWS_STATUS = {
 _SHARED_MEMORY = ("/dev/shm/", "/run/shm/", "/memfd:", "/SYSV", "/dev/zero")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::[^\n]*)?(?:\n(?:[ \t][^\n]*)?)*$", re.MULTILINE)  # with indented lines
 _INSTALLED = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+)[/\\](?P<path>.+)$")
+_ENDED = {
+    Ending.STOPPED: "was stopped by a signal and not continued",
+    Ending.OVER_LIMIT: "had more memory than memory_limit allows",
+    Ending.OVER_BUDGET: "had, with the others, more memory than memory_budget allows",
+    Ending.GREW: "grows",
+}
 TO_ITSELF = ("find the call of os.kill, signal.raise_signal or raise() on the line under `where`",)
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
 
@@ -215,8 +221,8 @@ def ended(evidence: Evidence) -> str:
     """How it ended, in a few words that go on from "worker 1 (pid 41822)"."""
     if evidence.ending is Ending.HUNG:
         return hung(evidence)
-    if evidence.ending is Ending.STOPPED:
-        return "was stopped by a signal and not continued"
+    if evidence.ending in _ENDED:
+        return _ENDED[evidence.ending]
     if evidence.raised is not None:
         return f"raised {exception_line(evidence)}"
     return _exit(evidence)

@@ -82,6 +82,14 @@ def size(number_of_bytes: int) -> str:
     return f"{value:.0f} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
+def limit(number_of_bytes: int) -> str:
+    """The size of a limit as a user may have written it: "4 GB" and not "3.7 GiB"."""
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
+        if number_of_bytes >= unit and number_of_bytes % (unit // 1000) == 0:
+            return f"{number_of_bytes / unit:g} {name}"
+    return size(number_of_bytes)
+
+
 def seconds(value: float) -> str:
     """ "3 s", "0.25 s"."""
     return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"

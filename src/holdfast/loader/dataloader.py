@@ -44,6 +44,11 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         max_skipped: stop with `TooManySkipped` past so many samples of an epoch (int), or that share of it (float).
         max_restarts: deaths of one worker within a minute that are nobody's sample; past it, `TooManyRestarts`.
         sample_timeout: seconds one sample may take. Past it the worker is replaced, and the sample treated as above.
+        memory_limit: private memory of one worker beyond its start: bytes, or "4GB". A sample that asks for more gets a
+            `MemoryError`; what that cannot stop is ended. Either way the sample is treated as above.
+        memory_budget: memory of workers and batches together: bytes, "16GB", or "80%" of the cgroup's limit or of the
+            machine. Where it is short fewer batches are loaded ahead, and then by fewer workers.
+        recycle_after: replace a worker after so many batches, between two: what it has leaked is gone with it.
         skipped_file: where bad samples are remembered between runs. They are not tried again.
         rng: "worker", torch's seeding; "sample": random numbers depend only on seed, epoch and position.
         backend: what runs the workers. None: what fits this platform. "portable": spawned processes and nothing that
@@ -78,6 +83,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         max_skipped: int | float | None = None,
         max_restarts: int = 3,
         sample_timeout: float | None = None,
+        memory_limit: int | str | None = None,
+        memory_budget: int | str | None = None,
+        recycle_after: int | None = None,
         skipped_file: str | os.PathLike[str] | None = None,
         rng: Literal["worker", "sample"] = "worker",
         backend: str | None = None,
@@ -85,7 +93,18 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     ) -> None:
         self._disabled = options.is_disabled()
         policy = Policy(
-            on_error, max_retries, retry_on, max_skipped, max_restarts, sample_timeout, skipped_file, rng, record
+            on_error=on_error,
+            max_retries=max_retries,
+            retry_on=retry_on,
+            max_skipped=max_skipped,
+            max_restarts=max_restarts,
+            sample_timeout=sample_timeout,
+            memory_limit=memory_limit,
+            memory_budget=memory_budget,
+            recycle_after=recycle_after,
+            skipped_file=skipped_file,
+            rng=rng,
+            record=record,
         )
         if not self._disabled:
             backends.check_name(backend)
@@ -93,6 +112,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 policy.check_without_workers()
         self.on_error, self.max_retries, self.retry_on = on_error, max_retries, retry_on
         self.max_skipped, self.max_restarts, self.sample_timeout = max_skipped, max_restarts, sample_timeout
+        self.memory_limit, self.memory_budget, self.recycle_after = memory_limit, memory_budget, recycle_after
         self.skipped_file, self.rng = skipped_file, rng
         self.backend, self.record = backend, record
         self.shuffle = shuffle

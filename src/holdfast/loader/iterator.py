@@ -25,14 +25,19 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
+from holdfast import options
+from holdfast.diagnosis import descriptors
 from holdfast.errors import TooManySkipped, WorkerError
 from holdfast.incident import Incident
+from holdfast.loader import allowance
+from holdfast.loader.allowance import Allowance
 from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
 from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.losses import attach, lost_with
 from holdfast.loader.progress import WorkersProgress
+from holdfast.loader.rations import Rations
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
@@ -44,7 +49,8 @@ from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Epoch, Kind
+from holdfast.workers.limits import raise_descriptor_limit
+from holdfast.workers.messages import Epoch, Kind, Reason
 from holdfast.workers.rng import mix
 
 _GRACE_S = 3.0  # for workers to finish what they have in hand when the iterator is closed
@@ -80,11 +86,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._refuge: Refuge | None = None
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
+        self._budget = self._policy.resolve_budget(allowance.resolve)
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
         self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
         self._ledger.run.begin(loader, self._backend.start_method)
         self._units = Units(self._pool, self._backend)
+        myself = weakref.proxy(self)  # a cycle would keep a dropped iterator, and its workers, until the collector runs
+        self._rations = Rations(self._make_allowance(), self._units, self._backend, myself)
+        self._rations.begin_epoch(self._schedule)
         unit_size = (loader.batch_size or 1) if self._is_iterable else 0
         self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
         self._progress.begin_epoch(self._epoch(), self._first_unit)
@@ -93,12 +103,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._units,
             self._progress,
             self._bad,
-            weakref.proxy(self),  # a cycle would keep a dropped iterator, and its workers, until the collector runs
+            myself,
             is_iterable=self._is_iterable,
+            num_workers=self._num_workers,
             start_method=self._backend.start_method,
         )
         self._shutdown = False
         end_at_exit(self)
+        raise_descriptor_limit()
         try:
             self._backend.start()
             # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
@@ -128,7 +140,25 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             sample_timeout_s=self._policy.sample_timeout,
             max_restarts=self._policy.max_restarts,
             has_been_ready=self._ledger.has_been_ready,
+            recycle_after=self._policy.recycle_after,
+            memory_budget=self._budget,
+            most_growth=self._most_growth() if options.watches_growth() else None,
         )
+
+    def _make_allowance(self) -> Allowance:
+        return Allowance(
+            self._budget,
+            self._num_workers,
+            self._schedule.capacity,
+            backend=self._backend,
+            pool=self._pool,
+            units=self._units,
+        )
+
+    def _most_growth(self) -> int:
+        """What a worker that grows may take before it is replaced: half of its limit, or of its share of it all."""
+        share = (self._budget or allowance.resolve(1.0)) // self._num_workers
+        return min(share, self._policy.care.memory_limit or share) // 2
 
     def _epoch(self) -> Epoch:
         seed = mix(self._ledger.seed, self._bad.epoch) if self._policy.rng == "sample" else None
@@ -172,12 +202,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
         if self._broken is not None:
             raise self._broken
+        for unit in self._rations.let_go():
+            self.order(unit)
         self._units.give_up_finished()
         self._due, self._is_clean = None, True
         self._lost_streams.clear()
         self._finished = False
         self._first_unit = self._schedule.next_unit
         self._schedule = self._new_schedule(first_unit=self._first_unit)
+        self._rations.begin_epoch(self._schedule)
         self._begin_epoch()
         self._progress.begin_epoch(self._epoch(), self._first_unit)
         self._backend.resume(self._epoch())
@@ -187,8 +220,16 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _prefetch(self) -> None:
         self._supply = self._bad.supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
-        for k in range(self._schedule.capacity):
-            self._try(functools.partial(self._assign_next, is_first=k == 0))
+        self._try(functools.partial(self._assign_next, is_first=True))
+        for _ in range(1 if self._rations.is_bound else self._schedule.capacity - 1):
+            self._send_more()
+
+    def _send_more(self) -> None:
+        """Another unit in the place of one that was delivered."""
+        if self._rations.is_bound:
+            self._rations.fill(self._due[1] if self._due is not None else None)
+        else:
+            self.order_next()
 
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
@@ -229,6 +270,23 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         else:
             self.issue(unit)
 
+    # -- what workers are told (rations.Orders) ------------------------------------------------------------------------
+
+    def order_next(self) -> None:
+        self._try(self._assign_next)
+
+    def order(self, unit: int) -> None:
+        """What cannot be sent becomes the unit's error."""
+        try:
+            self._units.send(unit)
+        except Exception as error:
+            if came_from_handler(error):
+                raise
+            self.fail(unit, error)
+
+    def carry_on(self, worker_id: int) -> None:
+        self._rescue.carry_on(worker_id)
+
     # -- taking in results -----------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
@@ -264,7 +322,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 return self._hand_over()
             self._due = None
             step = self._schedule.next_step()
-            if step is Step.WAIT:
+            if self._rations.is_bound and isinstance(step, Step):
+                self._send_more()
+                step = self._schedule.next_step()
+            if step is Step.WAIT or (step is Step.END and self._rations.is_letting_go):
                 self._wait()
             elif step is Step.END:
                 self._is_clean = self._finished = True
@@ -275,7 +336,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
                 assert isinstance(step, int)
                 self._due = step, self._units[step]
                 self._book_due()
-                self._try(self._assign_next)
+                self._send_more()
 
     def _book_due(self) -> None:
         assert self._due is not None
@@ -307,7 +368,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         for unit in self._schedule.expected():
             self._mend_unit(unit)
         for _ in range(self._schedule.capacity - self._schedule.under_way):
-            self._try(self._assign_next)
+            self._send_more()
 
     def _mend_unit(self, unit: int) -> None:
         if unit not in self._units:
@@ -412,16 +473,24 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if events and events[0] is event:  # (a shutdown has emptied the deque)
                 events.popleft()
         self._handling = None
+        if self._rations.holds_any:
+            self._rations.order_held()
 
     def _take_in(self, event: Event) -> None:
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
-            self._counters.restarts += event.replaced
+            if self._rations.saw_end(event.worker_id):
+                return
+            if event.reason is Reason.LEFT:
+                self._counters.recycled += event.replaced
+            else:
+                self._counters.restarts += event.replaced
             self._rescue.worker_lost(event)
         else:
             self._counters.supervisor_restarts += 1
-            self._rescue.supervisor_lost(event, self._num_workers)
+            self._rations.take_all_back()
+            self._rescue.supervisor_lost(event)
 
     def _try(self, step: Callable[..., None], *args: Any) -> None:
         """Too many bad samples end the epoch, wherever that is found out."""
@@ -436,7 +505,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         try:
             state = self._units.take(done)
         except DescriptorsRanOut:
-            error = OSError(errno.EMFILE, "a batch could not be received: this process has too many open files")
+            said = f"a batch could not be received: this process has too many open files ({descriptors.held()})"
+            error = OSError(errno.EMFILE, said)
             self._rescue.note_own(error, "receiving a batch", unit)
             self.fail(unit, error)
             return
@@ -459,6 +529,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if bad:
                 self._rescue.took_out(unit, done.worker_id, bad)
                 state.samples -= sum(not sample.loaded for sample in bad)
+            if self._rations.is_bound:
+                self._rations.saw_unit(done.worker_id, sum(done.result.used))
             self._pool.saw_batch(sum(done.result.used))
             self._schedule.arrived(unit)
 
@@ -477,8 +549,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """The worker gets no more units in this epoch."""
         self._schedule.ended(worker_id)
         if not self._persistent_workers:
+            self._rations.has_left(worker_id)
             self._backend.retire(worker_id)
-        self._assign_next()
+        self._send_more()
 
     # -- what becomes of a unit that did not come out as it should (rescue.Deliveries) --------------------------------
 
@@ -491,14 +564,13 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def batch_number(self, unit: int) -> int:
         return unit - self._first_unit
 
+    def memory_ran_out(self) -> str:
+        return self._rations.saw_kill()
+
     def issue(self, unit: int) -> None:
-        """Send a unit to its worker. What cannot be sent becomes the unit's error."""
-        try:
-            self._units.send(unit)
-        except Exception as error:
-            if came_from_handler(error):
-                raise
-            self.fail(unit, error)
+        """Send a unit to its worker, now or, if one is to be loaded alone, when that is done."""
+        if not self._rations.holds_back(unit):
+            self.order(unit)
 
     def fail(self, unit: int, error: BaseException) -> None:
         """The unit will be delivered as an exception, if anyone still asks for it."""

@@ -6,11 +6,12 @@ The first line of a message stands alone, for logs that show only one. Runs in: 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any
 
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
-from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, MemoryGrowth
 from holdfast.diagnosis.message import Account
 from holdfast.errors import (
     TooManyRestarts,
@@ -28,6 +29,8 @@ from holdfast.workers.messages import Reason
 
 _SIGKILL = 9
 _TAIL_KEPT = 4096  # characters of a worker's stderr in its incident
+_OUT_OF_MEMORY = "out of memory"
+_OF_MEMORY = (_OUT_OF_MEMORY, "over memory_limit", "over memory_budget")
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
@@ -91,7 +94,7 @@ def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
 def _kind(lost: WorkerLost) -> type[WorkerError]:
     if lost.reason is Reason.HUNG:
         return WorkerTimeout
-    return WorkerOutOfMemory if lost.diagnosis.cause == "out of memory" else WorkerCrashed
+    return WorkerOutOfMemory if lost.diagnosis.cause in _OF_MEMORY else WorkerCrashed
 
 
 # -- incidents ---------------------------------------------------------------------------------------------------------
@@ -123,7 +126,10 @@ def incident_of_all(lost: SupervisorLost, done: str, epoch: int) -> Incident:
 def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
     """Of an exception."""
     phase = phase or DOING[Phase(failure.phase)]
-    evidence = inquiry.evidence_of(rebuild(failure), failure.traceback, phase, start_method)
+    error, seen = rebuild(failure), failure.traceback
+    evidence = inquiry.evidence_of(
+        error, seen, phase, start_method, memory=failure.memory, descriptors=failure.descriptors
+    )
     account = Account(diagnosis=inquiry.diagnose(evidence), phase=phase, done=done, **where)
     return message.incident_of(account, seen=failure.traceback)
 
@@ -148,6 +154,12 @@ def incident_of_timeout(timeout_s: float, **where: Any) -> Incident:
         ),
     )
     return message.incident_of(Account(diagnosis, phase="waiting for a batch", done="raised", who="loader", **where))
+
+
+def incident_of_growth(growth: MemoryGrowth, done: str, **where: Any) -> Incident:
+    """Of a worker that is alive."""
+    diagnosis = inquiry.diagnose(inquiry.evidence_of_growth(growth))
+    return message.incident_of(Account(diagnosis=diagnosis, done=done, **where))
 
 
 def lost_with(failure: Failure, indices: list[Any]) -> str:
@@ -183,6 +195,18 @@ def is_from_outside(lost: WorkerLost) -> bool:
     is_kill = lost.reason is Reason.EXITED and lost.exitcode == -_SIGKILL
     found = lost.diagnosis
     return is_kill or (found.cause in NOT_OF_THE_SAMPLE and found.confidence in (Confidence.CERTAIN, Confidence.LIKELY))
+
+
+def with_needs(lost: WorkerLost, needs: str) -> WorkerLost:
+    """With what units took so far as evidence: whether one fits at all."""
+    return dataclasses.replace(lost, evidence=dataclasses.replace(lost.evidence, memory_needs=needs))
+
+
+def is_for_want_of_memory(lost: WorkerLost) -> bool:
+    """Whether all processes together took too much, as the kernel or the budget has it."""
+    if lost.reason is Reason.EXITED and lost.exitcode == -_SIGKILL:
+        return lost.diagnosis.cause == _OUT_OF_MEMORY
+    return lost.reason is Reason.OVER_BUDGET
 
 
 def raised(failure: Failure) -> str:

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.memory import sizes
 from holdfast.workers.attempts import Care
 
 ON_ERROR = ("raise", "skip", "replace")
 RNG = ("worker", "sample")
+_NEED_WORKERS = {
+    "sample_timeout": "nothing can end a sample that hangs",
+    "memory_limit": "samples are loaded in your own process, whose memory would be limited with them",
+    "memory_budget": "nothing is loaded ahead, and there is no worker to do without",
+    "recycle_after": "there is no worker to be replaced",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,9 @@ class Policy:
     max_skipped: int | float | None = None
     max_restarts: int = 3
     sample_timeout: float | None = None
+    memory_limit: int | str | None = None
+    memory_budget: int | str | None = None
+    recycle_after: int | None = None
     skipped_file: str | os.PathLike[str] | None = None
     rng: str = "worker"
     record: bool = True
@@ -40,6 +50,10 @@ class Policy:
         _check_max_skipped(self.max_skipped)
         _check_seconds("sample_timeout", self.sample_timeout)
         _check_flag("record", self.record)
+        if self.memory_limit is not None:
+            sizes.parse_bytes("memory_limit", self.memory_limit)
+        self.resolve_budget(lambda budget: 0)
+        _check_batches("recycle_after", self.recycle_after)
         if self.skipped_file is not None and self.on_error == "raise":
             raise ValueError(
                 'skipped_file needs on_error="skip" or "replace": with "raise" no sample is ever passed over'
@@ -47,7 +61,12 @@ class Policy:
 
     @property
     def care(self) -> Care:
-        return Care(self.on_error, self.max_retries, self.retry_on)
+        limit = None if self.memory_limit is None else sizes.parse_bytes("memory_limit", self.memory_limit)
+        return Care(self.on_error, self.max_retries, self.retry_on, limit)
+
+    def resolve_budget(self, resolve: Callable[[int | float], int]) -> int | None:
+        """memory_budget in bytes; `resolve` knows what a share of all there is comes to."""
+        return None if self.memory_budget is None else resolve(sizes.parse_budget("memory_budget", self.memory_budget))
 
     @property
     def changes_loading(self) -> bool:
@@ -55,12 +74,12 @@ class Policy:
         return self.on_error != "raise" or bool(self.retry_on) or self.rng != "worker"
 
     def check_without_workers(self) -> None:
-        """With num_workers=0 there is nobody to watch the clock."""
-        if self.sample_timeout is not None:
-            raise ValueError(
-                "sample_timeout needs workers: with num_workers=0 nothing can end a sample that hangs. "
-                "Use num_workers=1 or more, or leave it None"
-            )
+        """With num_workers=0 there is nobody to watch, and nothing that could be ended."""
+        for name, why in _NEED_WORKERS.items():
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} needs workers: with num_workers=0 {why}. Use num_workers=1 or more, or leave it None"
+                )
 
     def check_length(self, source: Any) -> None:
         """`source`: what says how many samples an epoch has, the sampler, or an iterable dataset itself."""
@@ -79,6 +98,13 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name}={value!r} must be a whole number, 0 or more")
+
+
+def _check_batches(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number of batches, 1 or more, or None for never")
 
 
 def _check_flag(name: str, value: object) -> None:

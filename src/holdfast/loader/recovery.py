@@ -1,5 +1,6 @@
 """What is to be done when a worker is lost. Pure: no process, no clock, no data.
 
+    killed for want of memory, and not alone ──► the unit again, alone
     where was it? ──► between samples: restart it, within bounds
                  ├──► in a call that loads many: the unit again, one sample at a time
                  ├──► in a sample, or making the batch: the unit again, up to max_retries times
@@ -31,6 +32,7 @@ class Decision(Enum):
     RESTART = "nobody's sample: the unit, if there is one, again"
     RETRY = "the unit again"
     ONE_BY_ONE = "the unit again, one sample at a time"
+    ALONE = "the unit again, while nothing else is being loaded"
     BAD_SAMPLE = "that sample cannot be loaded"
     BAD_BATCH = "no batch can be made of these samples"
 
@@ -44,10 +46,14 @@ def where(doing: Doing, *, one_by_one: bool = False) -> Where:
     return Where.BATCH if doing.phase in (Phase.COLLATE, Phase.SEND) else Where.NOTHING
 
 
-def decide(place: Where, reason: Reason, deaths: int, max_retries: int) -> Decision:
-    """`deaths`: how often workers were lost there, with this one."""
+def decide(place: Where, reason: Reason, deaths: int, max_retries: int, *, is_crowded_out: bool = False) -> Decision:
+    """`deaths`: how often workers were lost there, with this one. `is_crowded_out`: it was killed for want of memory,
+    which others had taken, too.
+    """
     if place is Where.NOTHING or reason is Reason.STOPPED:
         return Decision.RESTART  # a stop comes from outside
+    if is_crowded_out:
+        return Decision.ALONE
     if place is Where.MANY:
         return Decision.ONE_BY_ONE
     if deaths <= max_retries:

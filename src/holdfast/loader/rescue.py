@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from holdfast.diagnosis.evidence import MemoryGrowth
 from holdfast.errors import WorkerCrashed, WorkerError
 from holdfast.incident import Incident
 from holdfast.loader import losses, recovery
@@ -25,6 +26,7 @@ from holdfast.workers import messages
 from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 
 _NOT_YET_KNOWN = "a worker died"  # until that has been looked into, in the same call
@@ -57,6 +59,9 @@ class Deliveries(Protocol):
     def give_up(self, error: BaseException) -> None:
         """Nothing more can be delivered."""
 
+    def memory_ran_out(self) -> str:
+        """Fewer are to be loaded at once from now on. Returns what they took so far, in words."""
+
 
 class Rescue:
     """For one iterator."""
@@ -70,6 +75,7 @@ class Rescue:
         deliveries: Deliveries,
         *,
         is_iterable: bool,
+        num_workers: int,
         start_method: str,
     ) -> None:
         self._ledger = ledger
@@ -79,9 +85,11 @@ class Rescue:
         self._bad = bad
         self._deliveries = deliveries
         self._is_iterable = is_iterable
+        self._num_workers = num_workers
         self._start_method = start_method
         self._due: list[tuple[WorkerLost, Callable[[], None]]] = []  # noted once the replacement has its work
         self._windows: dict[int, RestartWindow] = {}
+        self._has_grown: set[tuple[int, bool]] = set()
 
     # -- a worker is gone ------------------------------------------------------------------------------------------
 
@@ -92,8 +100,8 @@ class Rescue:
         elif not self._deliveries.is_active(lost.worker_id):
             for unit in units:
                 self._units.give_up(unit)
-        elif self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
-            self._carry_on(lost.worker_id)
+        elif lost.reason is Reason.LEFT or self._settle(lost, lost.doing.unit if lost.doing.unit in units else None):
+            self.carry_on(lost.worker_id)
         self.note_due()
 
     def note_due(self) -> None:
@@ -107,10 +115,10 @@ class Rescue:
             self._due.pop(0)
             note()
 
-    def supervisor_lost(self, lost: SupervisorLost, num_workers: int) -> None:
+    def supervisor_lost(self, lost: SupervisorLost) -> None:
         self._ledger.note(losses.incident_of_all(lost, "restarted", self._bad.epoch))
-        for worker_id in range(num_workers):
-            self._carry_on(worker_id)
+        for worker_id in range(self._num_workers):
+            self.carry_on(worker_id)
 
     def backend_failed(self, error: WorkerError) -> None:
         """What ran the workers has given up."""
@@ -120,7 +128,7 @@ class Rescue:
         error.incident = dataclasses.replace(error.incident, done="raised", epoch=self._bad.epoch)
         self._ledger.note(error.incident)
 
-    def _carry_on(self, worker_id: int) -> None:
+    def carry_on(self, worker_id: int) -> None:
         """The new life of a worker takes up the old one's progress, and what it had not finished."""
         self._progress.restore(worker_id, self._deliveries.issue, goes_on=self._deliveries.has_more(worker_id))
 
@@ -128,8 +136,13 @@ class Rescue:
         """Decide about the unit in hand. False if nothing can go on."""
         state = self._units[suspect] if suspect is not None else None
         place = recovery.where(lost.doing, one_by_one=state.one_by_one) if state is not None else Where.NOTHING
-        deaths = _count_death(state, place, lost)
-        decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries)
+        is_crowded_out = False
+        if state is not None and losses.is_for_want_of_memory(lost):
+            lost = losses.with_needs(lost, self._deliveries.memory_ran_out())
+            is_crowded_out = not state.alone and self._num_workers > 1
+            state.alone = True
+        deaths = 0 if is_crowded_out else _count_death(state, place, lost)
+        decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries, is_crowded_out=is_crowded_out)
         if decision is Decision.RESTART:
             self._note_later(lost, state, "restarted", deaths)
             return self._is_within_bounds(lost)
@@ -137,7 +150,7 @@ class Rescue:
         assert state is not None
         if decision is Decision.ONE_BY_ONE:
             state.one_by_one = True
-        if decision in (Decision.RETRY, Decision.ONE_BY_ONE):
+        if decision in (Decision.RETRY, Decision.ONE_BY_ONE, Decision.ALONE):
             self._note_later(lost, state, "retried", deaths)
         else:
             self._give_up_on(lost, suspect, state, deaths, decision)
@@ -235,7 +248,17 @@ class Rescue:
             said = bytes(state.areas[area].peek(offset, nbytes))
         aside = messages.unpack_aside(said)
         self._progress.heard(done.worker_id, done.result.unit, aside)
+        if aside.grown:
+            self._note_growth(done.worker_id, MemoryGrowth(*aside.grown))
         return [messages.BadSample(*bad) for bad in aside.bad]
+
+    def _note_growth(self, worker_id: int, growth: MemoryGrowth) -> None:
+        """Once for each worker, whatever its replacements find of themselves."""
+        said = worker_id, bool(growth.copied_bytes)
+        if said not in self._has_grown:
+            self._has_grown.add(said)
+            done = "reported" if growth.copied_bytes else "to be replaced between batches before it takes too much"
+            self._ledger.note(losses.incident_of_growth(growth, done, worker_id=worker_id, epoch=self._bad.epoch))
 
     def note_failure(self, unit: int, state: UnitState, failure: Failure) -> Incident:
         """A unit is delivered as what it raised."""

@@ -3,7 +3,8 @@
 The rules are torch's, because the random numbers a sample sees depend on the worker that loads it:
 - unit k goes to the next active worker in turn; without order, to the next one that has room;
 - units are delivered in the order in which they were assigned (without order: as they arrive);
-- a worker whose iterable is exhausted gets no more units, and those it still had are void.
+- a worker whose iterable is exhausted gets no more units, and those it still had are void;
+- ours: a worker that is paused, because memory is short, is passed over until it goes on.
 
 Runs in: main process.
 """
@@ -30,6 +31,7 @@ class Schedule:
         self._in_order = in_order
         self._turn = 0
         self._active = [True] * num_workers
+        self._paused: set[int] = set()
         self._held = [0] * num_workers  # units assigned and not yet delivered
         self._worker_of: dict[int, int] = {}  # assigned, not yet delivered or void
         self._arrived: set[int] = set()
@@ -76,12 +78,31 @@ class Schedule:
         for _ in range(self._num_workers):
             worker_id = self._turn
             self._turn = (self._turn + 1) % self._num_workers
-            if self._active[worker_id] and (self._in_order or self._has_room(worker_id)):
+            if self._takes_part(worker_id) and (self._in_order or self._has_room(worker_id)):
                 return worker_id
         return None
 
     def _has_room(self, worker_id: int) -> bool:
-        return self._held[worker_id] < self._max_units // sum(self._active)
+        return self._held[worker_id] < self._max_units // sum(map(self._takes_part, range(self._num_workers)))
+
+    def _takes_part(self, worker_id: int) -> bool:
+        return self._active[worker_id] and worker_id not in self._paused
+
+    def pause(self, worker_id: int) -> None:
+        """The worker gets no more units for now. What it has is still expected."""
+        self._paused.add(worker_id)
+
+    def go_on(self, worker_id: int) -> None:
+        """A worker that was paused gets units again."""
+        self._paused.discard(worker_id)
+
+    def next_turn(self) -> int | None:
+        """The worker that would get the next unit."""
+        for k in range(self._num_workers):
+            worker_id = (self._turn + k) % self._num_workers
+            if self._takes_part(worker_id):
+                return worker_id
+        return None
 
     def arrived(self, unit: int) -> None:
         """The unit is finished: a batch or an error is there."""

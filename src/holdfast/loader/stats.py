@@ -21,6 +21,8 @@ class LoaderStats:
     restarts: int
     """Worker processes that were lost and replaced."""
     supervisor_restarts: int
+    recycled: int
+    """Worker processes that were replaced between batches, as `recycle_after` says."""
     skipped: int
     """Samples that were passed over, skipped or replaced."""
     new_interpreters: str | None
@@ -36,6 +38,7 @@ class Counters:
     waited_s: float = 0.0
     restarts: int = 0
     supervisor_restarts: int = 0
+    recycled: int = 0
     skipped: int = 0
     new_interpreters: str | None = None
 

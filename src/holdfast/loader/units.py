@@ -32,6 +32,7 @@ class UnitState:
     is_list: bool = True  # of indices; False: the index of one sample, whatever that is
     attempt: int = 0
     one_by_one: bool = False
+    alone: bool = False  # to be loaded while nothing else is: memory was short
     deaths: dict[int, int] = field(default_factory=dict)  # by place: workers that died loading the sample there
     batch_deaths: int = 0  # workers that died making a batch of them
     sampled: tuple[Any, ...] = ()  # once samples were replaced: what the sampler gave
@@ -99,6 +100,15 @@ class Units:
     def sent_to(self, worker_id: int) -> list[int]:
         """What a worker has been sent and has not finished, in the order of sending."""
         return [u for u, s in sorted(self._states.items()) if s.worker_id == worker_id and s.slot is not None]
+
+    def loading(self) -> list[int]:
+        """What workers have been sent and have not finished."""
+        return [unit for unit, state in self._states.items() if state.slot is not None]
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """Of the slots of finished units, and of those that workers fill."""
+        finished = sum(slot.touched for state in self._states.values() for slot in state.areas)
+        return finished, sum(state.slot.touched for state in self._states.values() if state.slot is not None)
 
     def send(self, unit: int) -> None:
         """Send a unit to its worker, once more if need be, with a fresh slot."""

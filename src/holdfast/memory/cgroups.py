@@ -7,6 +7,7 @@ Standard library only. Runs in: main | supervisor process.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,33 @@ class MemoryCgroup:
 
     def limit_bytes(self) -> int | None:
         """The smallest limit here or above; None if there is none."""
-        name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
-        limits = [_number(directory / name) for directory in (self.directory, *self.directory.parents)]
-        return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
+        return min((limit for _, limit in self._limits()), default=None)
+
+    def limited(self) -> list[MemoryCgroup]:
+        """Those, here and above, that have a limit."""
+        return [cgroup for cgroup, _ in self._limits()]
+
+    def _limits(self) -> list[tuple[MemoryCgroup, int]]:
+        directories = (self.directory, *self.directory.parents)
+        found = [(MemoryCgroup(directory, self.version), _number(directory / self._limit)) for directory in directories]
+        return [(cgroup, limit) for cgroup, limit in found if limit is not None and limit < _NO_LIMIT]
+
+    @property
+    def _limit(self) -> str:
+        return "memory.limit_in_bytes" if self.version == 1 else "memory.max"
+
+    def headroom_bytes(self) -> int | None:
+        """What can still be had here; None where that is not known, or there is no limit.
+
+        Pages of files that are only kept in case they are read again make room when it is needed.
+        """
+        limit, usage = _number(self.directory / self._limit), self.usage_bytes()
+        return None if limit is None or usage is None else max(0, limit - usage + self._reclaimable_bytes())
+
+    def _reclaimable_bytes(self) -> int:
+        prefix = "total_" if self.version == 1 else ""  # version 1 counts those below apart
+        counters = _counters(self.directory / "memory.stat")
+        return sum(counters.get(f"{prefix}{name}", 0) for name in ("inactive_file", "active_file"))
 
     def usage_bytes(self) -> int | None:
         return _number(self.directory / ("memory.usage_in_bytes" if self.version == 1 else "memory.current"))
@@ -51,6 +76,18 @@ def memory_cgroup_of(pid: int | str, root: Path = _ROOT) -> MemoryCgroup | None:
             if (directory / ("memory.oom_control" if version == 1 else "memory.events")).exists():
                 return MemoryCgroup(directory, version)
     return None
+
+
+def limited_cgroups_of(pid: int | str) -> list[MemoryCgroup]:
+    """Those whose limits hold for a process."""
+    cgroup = memory_cgroup_of(pid)
+    return cgroup.limited() if cgroup is not None else []
+
+
+def left_bytes(limited: Iterable[MemoryCgroup]) -> int | None:
+    """The least of what these cgroups, and the machine, have left; None where nothing is known of them."""
+    left = (host_available_bytes(), *(cgroup.headroom_bytes() for cgroup in limited))
+    return min((nbytes for nbytes in left if nbytes is not None), default=None)
 
 
 def host_kills(root: Path = _ROOT) -> int | None:
@@ -87,15 +124,21 @@ def _mounts(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _counter(path: Path, name: str) -> int | None:
-    """The number after a name, in a file of one name and number per line."""
+    return _counters(path, name).get(name)
+
+
+def _counters(path: Path, until: str = "") -> dict[str, int]:
+    """By name, in a file of one name and number per line; no further than the one that is asked for."""
+    found: dict[str, int] = {}
     try:
         for line in path.read_text().splitlines():
-            words = line.split()
-            if words and words[0] == name:
-                return int(words[1])
-    except (OSError, ValueError, IndexError):
+            name, number, *_ = line.split()
+            found[name] = int(number)
+            if name == until:
+                break
+    except (OSError, ValueError):
         pass
-    return None
+    return found
 
 
 def _number(path: Path) -> int | None:

@@ -5,16 +5,13 @@ Runs in: the process that shares.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from holdfast.errors import SharedMemoryError
 from holdfast.memory import cgroups
 
 
 def headroom_bytes() -> int | None:
     """How much more this process may use, by its cgroup's limit and by what the machine has; None: not known."""
-    rooms = [room for room in (_left_in_cgroup(), cgroups.host_available_bytes()) if room is not None]
-    return min(rooms, default=None)
+    return cgroups.left_bytes(cgroups.limited_cgroups_of("self"))
 
 
 def refused(nbytes: int, headroom: int) -> SharedMemoryError:
@@ -44,22 +41,3 @@ def in_words(nbytes: int) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:.3g} {unit}"
-
-
-def _left_in_cgroup() -> int | None:
-    cgroup = cgroups.memory_cgroup_of("self")
-    if cgroup is None:
-        return None
-    limit, usage = cgroup.limit_bytes(), cgroup.usage_bytes()
-    if limit is None or usage is None:
-        return None
-    return max(0, limit - usage + _reclaimable_bytes(cgroup.directory))
-
-
-def _reclaimable_bytes(directory: Path) -> int:
-    """Pages of files that nobody uses count as used, but go when memory is wanted."""
-    try:
-        stat = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
-        return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-    except (OSError, ValueError):
-        return 0

@@ -113,7 +113,7 @@ class SlotPool:
     """All slots of one loader. `warm_slots` free ones keep their memory; the rest give it back."""
 
     def __init__(self, warm_slots: int) -> None:
-        self._warm_slots = warm_slots
+        self.warm_slots = warm_slots
         self._owner_pid = os.getpid()
         self._forecast = SizeForecast(_FIRST_GUESS)
         self._segments: dict[int, PooledSegment] = {}
@@ -265,11 +265,22 @@ class SlotPool:
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
+    def memory_bytes(self) -> tuple[int, int]:
+        """Of slots in the user's hands, and of free ones."""
+        given_out = sum(slot.touched for slot in (*list(self._delivered), *self._guarded))
+        return given_out, sum(slot.touched for slot in self._warm)
+
+    def keep_warm(self, slots: int) -> None:
+        """From now on so many free ones keep their memory."""
+        self.warm_slots = slots
+        while len(self._warm) > slots:
+            self._cool(self._warm.pop(0))
+
     def _free(self, slot: Slot) -> None:
-        if len(self._warm) >= self._warm_slots:
+        if len(self._warm) >= self.warm_slots:
             self._cool_small_ones()
         too_small = slot.nbytes < self._forecast.nbytes
-        if self._closed or too_small or len(self._warm) >= self._warm_slots or not slot.segment.is_reusable:
+        if self._closed or too_small or len(self._warm) >= self.warm_slots or not slot.segment.is_reusable:
             self._cool(slot)
         else:
             slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)

@@ -17,7 +17,7 @@ _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0
 
 # Of the machine or of the program, not of a sample: passing over them would hide that nothing works.
-_NOBODYS_SAMPLE = (MemoryError, ImportError, SyntaxError, NameError, NotImplementedError)
+_NOBODYS_SAMPLE = (ImportError, SyntaxError, NameError, NotImplementedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Care:
     on_error: str = "raise"
     max_retries: int = 1
     retry_on: tuple[type[BaseException], ...] = ()
+    memory_limit: int | None = None  # in bytes
 
     @property
     def passes_over(self) -> bool:
@@ -34,7 +35,12 @@ class Care:
 
     def may_pass_over(self, error: Exception) -> bool:
         """Whether the epoch may go on without the sample that raised this."""
-        return self.passes_over and (isinstance(error, self.retry_on) or not isinstance(error, _NOBODYS_SAMPLE))
+        return self.passes_over and (isinstance(error, self.retry_on) or not self._is_nobodys_sample(error))
+
+    def _is_nobodys_sample(self, error: Exception) -> bool:
+        if isinstance(error, MemoryError):
+            return self.memory_limit is None  # with one, it is the sample that asked for too much
+        return isinstance(error, _NOBODYS_SAMPLE)
 
 
 class Tried(NamedTuple):

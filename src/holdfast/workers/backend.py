@@ -19,7 +19,7 @@ from holdfast.diagnosis import inquiry
 from holdfast.diagnosis.evidence import Diagnosis, Evidence
 from holdfast.transport.segments import Handle
 from holdfast.transport.slots import Slot, SlotPool
-from holdfast.workers.board import Doing
+from holdfast.workers.board import Doing, WorkerMemory
 from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch, Reason, Result, Unit
 
@@ -146,6 +146,18 @@ class WorkerBackend(Protocol):
 
     def retire(self, worker_id: int) -> None:
         """Let a worker end after what it has in hand; it is not replaced."""
+
+    def bring_back(self, worker_id: int) -> None:
+        """Start a worker again that was retired and is gone. It is to be given its progress."""
+
+    def memory(self, worker_id: int) -> WorkerMemory:
+        """What a worker has, by its own word."""
+
+    def used_bytes(self, worker_id: int) -> int:
+        """What a worker has now, beyond its birth, as seen from outside."""
+
+    def set_slot_bytes(self, nbytes: int) -> None:
+        """Tell whoever watches the budget what the slots take."""
 
     def stop(self, grace_s: float) -> None:
         """End everything. Takes no longer than the grace and a little, whatever the workers do."""

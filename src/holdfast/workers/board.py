@@ -1,8 +1,10 @@
 """The status board: shared memory in which every process says what it is doing, at the price of one store.
 
     row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long;
-                the main process: whether it is closing
-    row k + 1   worker k: phase, unit, position in the unit, life, and how many samples the present step is about
+                the main process: whether it is closing, and what its slots take
+    row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, and
+                what it has of memory: when it was ready, at most while it loaded a unit, between units;
+                written by others: whether it is to leave, and what it had when it was born
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
 change: a row that stays the same over many of the reader's own ticks is a worker that hangs. No clock is written.
@@ -20,9 +22,10 @@ from holdfast.transport import names
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.workers.passing import PassedSegment
 
-_FIELDS = 8  # 64 bytes a row: no two processes write to one cache line
-_TICK, _BUSY, _CLOSING, _IMPORTING = 0, 1, 2, 3
+_FIELDS = 16  # 128 bytes a row: no two processes write to one cache line
+_TICK, _BUSY, _CLOSING, _IMPORTING, _SLOT_BYTES = 0, 1, 2, 3, 4
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
+START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES = 6, 7, 8, 9, 10
 
 
 class Phase(IntEnum):
@@ -70,6 +73,14 @@ class Doing(NamedTuple):
         return "beginning an epoch" if is_ready else DOING[self.phase]
 
 
+class WorkerMemory(NamedTuple):
+    """What a worker has of its own, in bytes that are resident and of no file. 0: it has not been looked at yet."""
+
+    born: int  # when it was born: not its own
+    peak: int  # at most, while it loaded its last units
+    kept: int  # between units
+
+
 class Board:
     """All rows, in a segment that can be handed to a spawned process."""
 
@@ -110,8 +121,19 @@ class Board:
         unit = row[UNIT]
         return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE], row[SPAN], row[ATTEMPT])
 
-    def reset(self, worker_id: int, life: int) -> None:
+    def start_bytes(self, worker_id: int) -> int:
+        """A worker's own memory when it was ready for its first unit; 0: it is not yet."""
+        return int(self.row(worker_id)[START_BYTES])
+
+    def memory(self, worker_id: int) -> WorkerMemory:
         row = self.row(worker_id)
+        return WorkerMemory(row[BORN_BYTES], row[PEAK_BYTES], row[KEPT_BYTES])
+
+    def reset(self, worker_id: int, life: int, born_bytes: int = 0) -> None:
+        """For the next life. `born_bytes` is what it shares with the process it is a fork of."""
+        row = self.row(worker_id)
+        row[START_BYTES] = row[LEAVE] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
+        row[BORN_BYTES] = born_bytes
         row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = Phase.STARTING, -1, -1, life, 1
 
     def tick(self) -> None:
@@ -133,6 +155,13 @@ class Board:
 
     def importing(self) -> int:
         return int(self._cells[_IMPORTING])
+
+    def set_slot_bytes(self, nbytes: int) -> None:
+        """Said by the main process: the memory of all slots."""
+        self._cells[_SLOT_BYTES] = nbytes
+
+    def slot_bytes(self) -> int:
+        return int(self._cells[_SLOT_BYTES])
 
     def set_closing(self) -> None:
         """Said by the main process before it hangs up on its workers: it is not dead."""

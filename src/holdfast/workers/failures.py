@@ -11,6 +11,7 @@ Runs in: worker process (capture), main process (rebuild).
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import pickle
 import traceback
@@ -21,6 +22,9 @@ from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import Any, NamedTuple
 
 import cloudpickle
+
+from holdfast.diagnosis import descriptors
+from holdfast.workers import limits
 
 _OUR_FILES = PurePath(__file__).parent.parent
 
@@ -42,6 +46,8 @@ class Failure(NamedTuple):
     where: str
     phase: int = 0  # a `board.Phase`: what the worker was doing
     position: int = -1  # of the sample in hand, in its unit or in the worker's stream
+    memory: tuple[int, int] | None = None  # of a worker that has a limit: that, and what it used of it
+    descriptors: str = ""  # who held them, where there were none left
 
 
 def capture(error: BaseException, where: str) -> Failure:
@@ -60,6 +66,8 @@ def capture(error: BaseException, where: str) -> Failure:
         members=pickle.dumps([capture(member, "a member of the group") for member in members]) if members else b"",
         traceback=text,
         where=where,
+        memory=limits.memory_use(),
+        descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
     )
 
 

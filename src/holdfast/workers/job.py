@@ -43,6 +43,9 @@ class Job:
     sample_timeout_s: float | None
     max_restarts: int
     has_been_ready: bool  # a worker of this loader has been, before: what they start with is good
+    recycle_after: int | None = None
+    memory_budget: int | None = None  # of all workers and slots, in bytes
+    most_growth: int | None = None  # of one worker, in bytes, before it is replaced; None: growth is not watched
 
 
 def import_quietly(modules: frozenset[str], announce: Callable[[int], None] = lambda number: None) -> None:

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from holdfast.memory import readings
 from holdfast.workers import channel, seeding, worker
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
@@ -59,6 +60,9 @@ class Launcher(Protocol):
     """Starts workers. What is to be kept out of them are our own descriptors."""
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn: ...
+
+    def born_bytes(self) -> int:
+        """What the next worker will have of memory that is not its own, because it is a fork of this process."""
 
     def warm_up(self) -> None:
         """Called now and then when all workers are well: prepare for the next launch."""
@@ -105,6 +109,9 @@ class Forking:
         theirs.close()
         traces.begin(process.pid)
         return Newborn(process, ours, traces)
+
+    def born_bytes(self) -> int:
+        return readings.anonymous_bytes("self") or 0
 
     def warm_up(self) -> None:
         pass
@@ -158,6 +165,9 @@ class Spawning:
         with contextlib.suppress(OSError):  # it is dead already, which will be noticed as any worker's death is
             Channel(born.socket, blocking=True).send(pickle.dumps(who))
         return born
+
+    def born_bytes(self) -> int:
+        return 0
 
     def warm_up(self) -> None:
         if self._spare is None:

@@ -33,17 +33,18 @@ import torch.multiprocessing
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
+from holdfast.memory import readings
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
-from holdfast.workers.board import Board
+from holdfast.workers.board import Board, WorkerMemory
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.launching import Identity, read_sources
-from holdfast.workers.messages import Epoch, Exited, Retire, Started, Stop, Unit
+from holdfast.workers.messages import BringBack, Epoch, Exited, Retire, Started, Stop, Unit
 from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
@@ -130,6 +131,8 @@ class Crew:
             started_by=self.start_method,
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
+            memory_limit_bytes=self._job.care.memory_limit,
+            memory_budget_bytes=self._job.memory_budget,
             max_restarts=self._job.max_restarts,
             has_been_ready=self._has_been_ready,
             job=self._carried,
@@ -217,6 +220,20 @@ class Crew:
         link = self._links.get(worker_id)
         if link is not None:
             link.channel.end_sending()
+
+    def bring_back(self, worker_id: int) -> None:
+        self._tell(BringBack(worker_id))
+
+    def memory(self, worker_id: int) -> WorkerMemory:
+        return self._board.memory(worker_id)
+
+    def used_bytes(self, worker_id: int) -> int:
+        pid = self._workers[worker_id].pid
+        now = readings.anonymous_bytes(pid) if pid is not None else None
+        return max(0, (now or 0) - self.memory(worker_id).born)
+
+    def set_slot_bytes(self, nbytes: int) -> None:
+        self._board.set_slot_bytes(nbytes)
 
     def _tell(self, order: object) -> None:
         if self._control is not None:

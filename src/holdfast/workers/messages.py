@@ -14,7 +14,7 @@ from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 from holdfast.diagnosis.evidence import Ending, Evidence
-from holdfast.workers.board import Doing
+from holdfast.workers.board import Doing, Phase
 
 # -- main to worker ----------------------------------------------------------------------------------------------------
 
@@ -162,6 +162,7 @@ class Aside(NamedTuple):
     elements: int
     stream_state: bytes
     bad: tuple[tuple[Any, ...], ...]  # BadSample
+    grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
 
 
 def pack_aside(aside: Aside) -> bytes:
@@ -202,9 +203,25 @@ class Reason(Enum):
     EXITED = "exited"  # by itself, or killed by somebody else
     HUNG = "hung"  # ended by the supervisor: a step took longer than it may
     STOPPED = "stopped"  # ended by the supervisor: it had been stopped by a signal and was not continued
+    OVER_LIMIT = "over limit"  # ended by the supervisor: it had more memory than memory_limit allows
+    OVER_BUDGET = "over budget"  # ended by the supervisor: all together had more than memory_budget allows
+    LEFT = "left"  # as it was to, between two units: another takes up its work
 
 
-ENDINGS = {Reason.EXITED: Ending.EXITED, Reason.HUNG: Ending.HUNG, Reason.STOPPED: Ending.STOPPED}
+def reason_of_end(reason: Reason, doing: Doing, exitcode: int) -> Reason:
+    """Of a process that is gone: one that was not ended by us, and came to its own end, has left."""
+    left = reason is Reason.EXITED and doing.phase is Phase.ENDING and exitcode == 0
+    return Reason.LEFT if left else reason
+
+
+ENDINGS = {
+    Reason.EXITED: Ending.EXITED,
+    Reason.HUNG: Ending.HUNG,
+    Reason.STOPPED: Ending.STOPPED,
+    Reason.OVER_LIMIT: Ending.OVER_LIMIT,
+    Reason.OVER_BUDGET: Ending.OVER_BUDGET,
+    Reason.LEFT: Ending.EXITED,
+}
 """The same as evidence."""
 
 
@@ -229,6 +246,13 @@ class Exited:
 @dataclass(frozen=True, slots=True)
 class Retire:
     """Main to supervisor: this worker will end by itself, and is not to be replaced."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BringBack:
+    """Main to supervisor: a worker that was retired, and is gone, is to be started again."""
 
     worker_id: int
 

@@ -17,6 +17,7 @@ Runs in: main process, in the thread that calls `next()`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import time
 from collections import Counter, deque
@@ -28,20 +29,21 @@ import torch.multiprocessing
 
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
+from holdfast.memory import readings
 from holdfast.transport import names
 from holdfast.transport.segments import Handle, discard
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import giving_up, messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
-from holdfast.workers.board import Board, Doing, Phase
+from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Epoch, Result, Unit
+from holdfast.workers.messages import Epoch, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
-from holdfast.workers.recruits import PortableWorkerHandle, Recruit
+from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.shared_job import SharedJob
-from holdfast.workers.watching import tick_s
+from holdfast.workers.watching import BudgetWatch
 
 _POLL_S = 1.0
 _HUNG_UP_TICKS = 5  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
@@ -90,8 +92,9 @@ class PortableCrew:
         self._max_restarts = job.max_restarts
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
-        self._sample_timeout_s = job.sample_timeout_s
-        self._look_s = tick_s(job.sample_timeout_s) if job.sample_timeout_s is not None else _POLL_S
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget)
+        self._budget_watch = BudgetWatch(job.memory_budget)
+        self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._last_tick = time.monotonic()
@@ -121,7 +124,7 @@ class PortableCrew:
         else:
             recruit = self._recruit(handle.identity)
         self._by_worker[worker_id] = recruit
-        recruit.assign(Assignment(worker_id, handle.name, handle.identity), life, self._sample_timeout_s)
+        recruit.assign(Assignment(worker_id, handle.name, handle.identity), life, self._limits)
         handle.begin_life(recruit)
 
     def _recruit(self, identity: tuple[int, ...]) -> Recruit:
@@ -159,6 +162,24 @@ class PortableCrew:
         if recruit is not None:
             recruit.line.end_sending()
 
+    def bring_back(self, worker_id: int) -> None:
+        self._retired.discard(worker_id)
+        if worker_id not in self._by_worker:
+            self._begin_life(worker_id)
+
+    def memory(self, worker_id: int) -> WorkerMemory:
+        assert self._board is not None
+        return self._board.memory(worker_id)
+
+    def used_bytes(self, worker_id: int) -> int:
+        pid = self._workers[worker_id].pid
+        now = readings.anonymous_bytes(pid) if pid is not None else None
+        return max(0, (now or 0) - self.memory(worker_id).born)
+
+    def set_slot_bytes(self, nbytes: int) -> None:
+        assert self._board is not None
+        self._board.set_slot_bytes(nbytes)
+
     def _order(self, worker_id: int, data: bytes, *slots: Slot) -> None:
         if worker_id in self._unsettled:
             return  # it will be told again what it had been told, and this with it
@@ -195,7 +216,7 @@ class PortableCrew:
         if time.monotonic() - self._last_tick >= _POLL_S:
             self._last_tick = time.monotonic()
             self._tick()
-        if self._sample_timeout_s is not None:
+        if self._limits.tick_s is not None:
             self._look()
         self._announcements.remove_names()
         if self._wants_spare and self._spare is None:
@@ -230,21 +251,31 @@ class PortableCrew:
         for recruit in list(self._recruits):
             recruit.watch()
             recruit.silent_ticks += recruit.line.is_over
-            if recruit.silent_ticks >= _HUNG_UP_TICKS or recruit.stays_stopped(_STOPPED_TICKS):
+            if (
+                recruit.silent_ticks >= _HUNG_UP_TICKS
+                or recruit.stays_stopped(_STOPPED_TICKS)
+                or recruit.does_not_end()
+            ):
                 recruit.process.kill()
             if recruit.has_ended():
                 self._bury(recruit)
 
     def _look(self) -> None:
-        """End workers that are at one step for too long. (In ticks of ours: see `watching.py`.)"""
+        """End workers that are at one step for too long, or have too much memory. (In ticks: see `watching.py`.)"""
         assert self._board is not None
         now = time.monotonic()
         if now - self._last_look < self._look_s:
             return
         self._last_look = now
         for recruit in self._by_worker.values():
-            if recruit.hangs(self._board.doing(recruit.worker_id), self._look_s):
+            if recruit.is_to_end(self._board.doing(recruit.worker_id), self._look_s):
                 recruit.process.kill()
+        if not self._budget_watch.has_budget:
+            return
+        has = {worker_id: readings.anonymous_bytes(recruit.pid) for worker_id, recruit in self._by_worker.items()}
+        too_many = self._budget_watch.find_one_too_many(self._board, has)
+        if too_many is not None:
+            self._by_worker[too_many].end_for_budget(self._board.doing(too_many))
 
     def _ends(self, recruit: Recruit) -> bool:
         """Its sentinel says that it has ended. Should it be there all the same, it has closed what was not its own."""
@@ -274,7 +305,8 @@ class PortableCrew:
         assert self._board is not None
         worker_id, exitcode = recruit.worker_id, recruit.exitcode
         self._workers[worker_id].end_life(exitcode)
-        doing = recruit.hung_at or self._board.doing(worker_id)
+        doing = recruit.ended_at or self._board.doing(worker_id)
+        recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
         if replaced and not self._is_worth_another(worker_id, exitcode, doing):
             if not recruit.line.was_heard:
@@ -283,7 +315,14 @@ class PortableCrew:
             replaced = False
         if not replaced:
             del self._by_worker[worker_id]
-        return WorkerLost(worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, recruit.evidence(doing))
+        return WorkerLost(
+            worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, self._evidence(recruit, doing)
+        )
+
+    def _evidence(self, recruit: Recruit, doing: Doing) -> Evidence:
+        evidence = recruit.evidence(doing)
+        used_bytes = evidence.memory_used_bytes or self._budget_watch.used_bytes.get(recruit.worker_id)
+        return dataclasses.replace(evidence, memory_used_bytes=used_bytes)
 
     def _is_worth_another(self, worker_id: int, exitcode: int, doing: Doing) -> bool:
         assert self._board is not None

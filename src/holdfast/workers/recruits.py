@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +33,32 @@ from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import MainEnd
 from holdfast.workers.recruit import Assignment, RecruitSpec, pack_assignment
 from holdfast.workers.shared_job import SharedJob
-from holdfast.workers.watching import Deadline
+from holdfast.workers.watching import Deadline, EndWatch, MemoryCap, tick_s
 
 if TYPE_CHECKING:
     from holdfast.workers.traces import Traces  # not on Windows
 
 _serials = itertools.count(1)
 _NO_TRACES = ("registers, stacks, memory and stderr of the worker: kept only on Linux",)
+_TICK_S = 1.0  # of the crew: how often it looks at what does not announce itself
 _UNKNOWN_EXIT = 255  # somebody else has waited for it: what multiprocessing says where it cannot know
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may take."""
+
+    sample_timeout_s: float | None = None
+    memory_bytes: int | None = None
+    budget_bytes: int | None = None  # of all workers, and the slots
+
+    @property
+    def tick_s(self) -> float | None:
+        """How often to look; None: there is nothing to look for."""
+        if self == Limits():
+            return None
+        watches_memory = self.memory_bytes is not None or self.budget_bytes is not None
+        return tick_s(self.sample_timeout_s, watches_memory=watches_memory)
 
 
 class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ignore[misc]
@@ -84,14 +103,16 @@ class Recruit:
         self.silent_ticks = 0  # since its pipe ended, while we waited
         self._stopped_ticks = 0  # the same, since it was stopped
         self.reason = Reason.EXITED
-        self.hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+        self.ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
         self._deadline = Deadline(None)
+        self._cap = MemoryCap(-1, None)
+        self._end_watch = EndWatch()
         self.lost: WorkerLost | None = None  # how it ended
         self._owner = names.this_owner()
         self._identity, self._board, self._job = identity, board, job
         self._job_for_one: object = None
         self.traces = make_traces()
-        self._sample_timeout_s: float | None = None
+        self._limits = Limits()
         self.pid = -1
         self.process: Any = None
 
@@ -125,12 +146,13 @@ class Recruit:
         multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
         self._job_for_one = self._job.take_for_one()
 
-    def assign(self, assignment: Assignment, life: int, sample_timeout_s: float | None) -> None:
+    def assign(self, assignment: Assignment, life: int, limits: Limits) -> None:
         self.worker_id = assignment.worker_id
-        self._sample_timeout_s = sample_timeout_s
+        self._limits = limits
         if self.traces is not None:
             self.traces.stderr.name(self.worker_id)
-        self._deadline = Deadline(sample_timeout_s)
+        self._deadline = Deadline(limits.sample_timeout_s)
+        self._cap = MemoryCap(self.pid, limits.memory_bytes)
         self._board.reset(self.worker_id, life)
         self.line.send(pack_assignment(assignment))
 
@@ -139,13 +161,20 @@ class Recruit:
         self._job_for_one = None  # it runs, so it has opened what was made for it
         return received
 
-    def hangs(self, doing: Doing, elapsed_s: float) -> bool:
-        """Whether it is to be ended for being at one step too long. Asked at every tick of ours."""
-        if self.hung_at is None and self._deadline.is_over(doing, elapsed_s):
-            self.reason, self.hung_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
+    def is_to_end(self, doing: Doing, elapsed_s: float) -> bool:
+        """Whether it is at one step too long, or has too much memory. Asked at every tick of ours."""
+        if self.ended_at is None and self._deadline.is_over(doing, elapsed_s):
+            self.reason, self.ended_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
             if self.traces is not None and self.reason is Reason.HUNG:
                 self.traces.take_stacks()
-        return self.hung_at is not None
+        elif self.ended_at is None and self._cap.is_over(self._board.start_bytes(self.worker_id)):
+            self.reason, self.ended_at = Reason.OVER_LIMIT, doing
+        return self.ended_at is not None
+
+    def end_for_budget(self, doing: Doing) -> None:
+        if self.ended_at is None:
+            self.reason, self.ended_at = Reason.OVER_BUDGET, doing
+            self.process.kill()
 
     def watch(self) -> None:
         """At every tick of ours: what will be asked for when it has ended."""
@@ -154,14 +183,22 @@ class Recruit:
 
     def evidence(self, doing: Doing) -> Evidence:
         """Of how it ended, once it has."""
+        return dataclasses.replace(
+            self._evidence(doing),
+            sample_timeout_s=self._limits.sample_timeout_s,
+            memory_limit_bytes=self._limits.memory_bytes,
+            memory_budget_bytes=self._limits.budget_bytes,
+            memory_used_bytes=self._cap.used_bytes,
+        )
+
+    def _evidence(self, doing: Doing) -> Evidence:
         if self.traces is None:
             ending, code = ENDINGS[self.reason], self.process.exitcode
             return Evidence(ending, code, doing.words, "portable", pid=self.pid, missing=_NO_TRACES)
         from holdfast.workers.traces import Surroundings
 
         traces, self.traces = self.traces, None
-        surroundings = Surroundings("portable", False, self._sample_timeout_s)
-        evidence = traces.evidence(self.reason, self.exitcode, doing, surroundings)
+        evidence = traces.evidence(self.reason, self.exitcode, doing, Surroundings("portable", False))
         return dataclasses.replace(evidence, exit_code=self.process.exitcode)  # None: not known
 
     def _drop_traces(self) -> None:
@@ -175,6 +212,13 @@ class Recruit:
         if self._stopped_ticks < ticks:
             return False
         self.reason = Reason.STOPPED if self.reason is Reason.EXITED else self.reason
+        return True
+
+    def does_not_end(self) -> bool:
+        """Whether it has been on its way out for too long. Asked at every tick."""
+        if self.worker_id < 0 or not self._end_watch.is_over(self._board.doing(self.worker_id), _TICK_S):
+            return False
+        self.reason = Reason.LEFT if self.reason is Reason.EXITED else self.reason
         return True
 
     def _is_stopped(self) -> bool:

@@ -30,17 +30,18 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from holdfast.diagnosis import collect
+from holdfast.memory import readings
 from holdfast.workers import taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
-from holdfast.workers.messages import Exited, Reason, Retire, Started, Stop
+from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.traces import Relay, Surroundings, Traces
-from holdfast.workers.watching import Deadline, StopWatch, tick_s
+from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -56,6 +57,8 @@ class SupervisorSpec:
     started_by: str  # the start method of this process
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     sample_timeout_s: float | None
+    memory_limit_bytes: int | None
+    memory_budget_bytes: int | None
     max_restarts: int
     has_been_ready: bool
     job: CarriedJob
@@ -72,12 +75,14 @@ class _Life:
     traces: Traces
     deadline: Deadline
     stop_watch: StopWatch
+    cap: MemoryCap
+    end_watch: EndWatch = dataclasses.field(default_factory=EndWatch)
     reason: Reason = Reason.EXITED
-    hung_at: Doing | None = None  # by now it may be elsewhere, and another sample would be blamed
+    ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
     is_asked: bool = False  # for its stacks: it is ended when they are there
 
-    def look(self, doing: Doing, elapsed_s: float) -> None:
-        """End a worker that makes no progress; one that hangs, as soon as its stacks are taken."""
+    def look(self, doing: Doing, start_bytes: int, elapsed_s: float) -> None:
+        """End a worker that makes no progress, as soon as its stacks are taken, or that takes too much memory."""
         if self.is_asked:
             self.is_asked = not self.traces.has_stacks(self.pidfd)
         elif self.reason is not Reason.EXITED:
@@ -85,12 +90,23 @@ class _Life:
         elif self.stop_watch.is_over(elapsed_s):
             self.reason = Reason.STOPPED
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
-            self.reason, self.hung_at = Reason.HUNG, doing
+            self.reason, self.ended_at = Reason.HUNG, doing
             self.is_asked = not self.traces.has_stacks(self.pidfd)
+        elif self.cap.is_over(start_bytes):
+            self.reason, self.ended_at = Reason.OVER_LIMIT, doing
+        elif self.end_watch.is_over(doing, elapsed_s):
+            self.reason = Reason.LEFT
         else:
             return
-        if self.is_asked:
-            return
+        if not self.is_asked:
+            self._kill()
+
+    def end_for_budget(self, doing: Doing) -> None:
+        if self.reason is Reason.EXITED:
+            self.reason, self.ended_at = Reason.OVER_BUDGET, doing
+            self._kill()
+
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
@@ -157,13 +173,17 @@ class Supervisor:
             start_method=spec.started_by,
             forks_itself=not tainted_by,
             sample_timeout_s=spec.sample_timeout_s,
+            memory_limit_bytes=spec.memory_limit_bytes,
+            memory_budget_bytes=spec.memory_budget_bytes,
             inherited_files=collect.open_files() if spec.started_by == "fork" else (),
         )
         self._retired: set[int] = set()
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
-        self._tick_s = tick_s(spec.sample_timeout_s)
+        watches_memory = spec.memory_limit_bytes is not None or spec.memory_budget_bytes is not None
+        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
+        self._budget_watch = BudgetWatch(spec.memory_budget_bytes)
         self._last_look = time.monotonic()
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
@@ -195,11 +215,24 @@ class Supervisor:
         for life in self._lives.values():
             doing = self._board.doing(life.worker_id)
             self._has_been_ready |= doing.phase is not Phase.STARTING
-            life.look(doing, elapsed_s)
+            life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)
             self._listen_to(life.traces.stderr)
+        self._watch_budget()
         if self._all_are_ready():  # not before: the first batch is waited for
             self._launcher.warm_up()
+
+    def _watch_budget(self) -> None:
+        if not self._budget_watch.has_budget:
+            return
+        lives = {life.worker_id: life for life in self._lives.values()}
+        has = {
+            worker_id: life.cap.anonymous_bytes or readings.anonymous_bytes(life.process.pid)
+            for worker_id, life in lives.items()
+        }
+        too_many = self._budget_watch.find_one_too_many(self._board, has)
+        if too_many is not None:
+            lives[too_many].end_for_budget(self._board.doing(too_many))
 
     def _next_look_s(self) -> float:
         return min(self._tick_s, LOOK_EVERY_S) if any(life.is_asked for life in self._lives.values()) else self._tick_s
@@ -212,15 +245,15 @@ class Supervisor:
         born.socket.close()
 
     def _launch(self, worker_id: int, life: int, of_the_last: Iterable[int] = ()) -> Newborn:
-        self._board.reset(worker_id, life)
+        self._board.reset(worker_id, life, self._launcher.born_bytes())
         return self._launcher.launch(self._spec.workers[worker_id], [*self._own_descriptors(), *of_the_last])
 
     def _announcement(self, worker_id: int, life: int, born: Newborn) -> tuple[Started, list[int]]:
         """Watch a worker from here on. Returns what main is to be told of it, and given."""
         process, traces = born.process, born.traces
         pidfd = os.pidfd_open(process.pid)
-        deadline = Deadline(self._spec.sample_timeout_s)
-        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd))
+        deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
+        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd), cap)
         self._poll.register(pidfd, select.POLLIN)
         traces.stderr.name(worker_id)
         self._listen_to(traces.stderr)
@@ -240,7 +273,7 @@ class Supervisor:
         del self._lives[life.pidfd]
         os.close(life.pidfd)
         life.process.join()
-        doing = life.hung_at or self._board.doing(life.worker_id)
+        doing = life.ended_at or self._board.doing(life.worker_id)
         replace = self._stopping is None and life.worker_id not in self._retired and self._is_worth_it(life, doing)
         pid, exitcode = life.process.pid, life.process.exitcode
         life.process.close()
@@ -248,7 +281,10 @@ class Supervisor:
         next_life = life.number + 1
         born = self._launch(life.worker_id, next_life, life.traces.descriptors) if replace else None
         self._listen_no_more(life.traces.stderr)
+        life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
+        used_bytes = life.cap.used_bytes or self._budget_watch.used_bytes.get(life.worker_id)
+        evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes)
         exited = Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence)
         if born is None:
             self._tell(exited)
@@ -302,9 +338,16 @@ class Supervisor:
             order = pickle.loads(received[0])
             if isinstance(order, Retire):
                 self._retired.add(order.worker_id)
+            elif isinstance(order, BringBack):
+                self._bring_back(order.worker_id)
             elif isinstance(order, Stop):
                 self._stopping = order
         return True
+
+    def _bring_back(self, worker_id: int) -> None:
+        self._retired.discard(worker_id)
+        if all(life.worker_id != worker_id for life in self._lives.values()):
+            self._start(worker_id, life=self._board.doing(worker_id).life + 1)
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

@@ -212,6 +212,8 @@ class KeptTraces:
             counters_before=before,
             counters_after=after,
             sample_timeout_s=surroundings.sample_timeout_s,
+            memory_limit_bytes=surroundings.memory_limit_bytes,
+            memory_budget_bytes=surroundings.memory_budget_bytes,
             open_files_limit=_limit(resource.RLIMIT_NOFILE),
             inherited_files=surroundings.inherited_files,
             missing=tuple(filter(None, [*self._missing, *(self._hang.missing if self._hang is not None else ())])),
@@ -244,7 +246,9 @@ class Surroundings:
 
     start_method: str
     forks_itself: bool  # workers are forks of this process: what it has mapped, they have
-    sample_timeout_s: float | None
+    sample_timeout_s: float | None = None
+    memory_limit_bytes: int | None = None
+    memory_budget_bytes: int | None = None
     inherited_files: tuple[str, ...] = ()
 
 

@@ -89,6 +89,8 @@ class Untraced:
             phase=doing.words,
             start_method=surroundings.start_method,
             sample_timeout_s=surroundings.sample_timeout_s,
+            memory_limit_bytes=surroundings.memory_limit_bytes,
+            memory_budget_bytes=surroundings.memory_budget_bytes,
             missing=(f"registers, stacks, memory and stderr of the worker: {options.DIAGNOSIS}=0",),
         )
 

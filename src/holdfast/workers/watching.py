@@ -1,7 +1,9 @@
-"""Judging from outside whether a worker is still at work: a step that takes too long, a process that was stopped.
+"""Judging from outside whether a worker may go on: a step that takes too long, a process that was stopped, too much
+memory.
 
 Time is counted in the watcher's own ticks, each worth no more than it should take: a stopped terminal, a debugger or a
-suspended laptop stops the watcher as well, and is not a hang. Runs in: supervisor process.
+suspended laptop stops the watcher as well, and is not a hang. Runs in: supervisor process; main process, of the
+portable backend.
 """
 
 from __future__ import annotations
@@ -10,15 +12,20 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 
-from holdfast.workers.board import Doing, Phase
+from holdfast.memory import readings, smaps
+from holdfast.workers.board import Board, Doing, Phase
+from holdfast.workers.limits import SLACK_BYTES
 
 STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
 """Makes a worker write the stacks of its threads, whatever they do, and go on. No library we know uses it."""
 
 _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
+_MEMORY_TICK_S = 0.2  # within which a process can touch half a gigabyte
 _STOPPED_GRACE_S = 1.0
+_ENDING_GRACE_S = 3.0
 _STACK_WITHIN_S = 0.2
 _STACK_SETTLES_S = 0.05  # it writes no more: on a busy machine it may be interrupted for some time in between
 _STACK_WRITTEN_WITHIN_S = 1.0
@@ -26,9 +33,10 @@ _LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred th
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
 
 
-def tick_s(limit_s: float | None) -> float:
+def tick_s(limit_s: float | None, *, watches_memory: bool = False) -> float:
     """How often to look, for a deadline of so many seconds."""
-    return _SLOWEST_TICK_S if limit_s is None else min(_SLOWEST_TICK_S, limit_s / _TICKS_PER_LIMIT)
+    longest_s = _MEMORY_TICK_S if watches_memory else _SLOWEST_TICK_S
+    return longest_s if limit_s is None else min(longest_s, limit_s / _TICKS_PER_LIMIT)
 
 
 class Deadline:
@@ -46,6 +54,81 @@ class Deadline:
         self._same_s = self._same_s + elapsed_s if doing == self._last else 0.0
         self._last = doing
         return doing.phase in _WATCHED and self._same_s > self._limit_s * max(1, doing.span)
+
+
+class EndWatch:
+    """How long a worker takes to end by itself, once it has begun to."""
+
+    def __init__(self) -> None:
+        self._ending_s = 0.0
+
+    def is_over(self, doing: Doing, elapsed_s: float) -> bool:
+        """Whether what runs at its exit, threads or handlers of the user's, keeps it from ending."""
+        if doing.phase is Phase.ENDING:
+            self._ending_s += elapsed_s
+        return self._ending_s > _ENDING_GRACE_S
+
+
+class MemoryCap:
+    """How much memory one worker has taken since it was ready, and may take.
+
+    Its own memory is counted at every tick. Shared memory counts if no other process has it and it is no slot of ours;
+    to tell that takes milliseconds, so it is looked at when there is a good deal more of it than the last time.
+    """
+
+    def __init__(self, pid: int, limit_bytes: int | None) -> None:
+        self._pid = pid
+        self._limit_bytes = limit_bytes
+        self._looks = 0
+        self._shared_seen = 0
+        self._own_shared = 0
+        self.anonymous_bytes: int | None = None
+        self.used_bytes: int | None = None  # when it was last looked at
+
+    def is_over(self, start_bytes: int) -> bool:
+        """Called at every tick with what it had when it was ready; 0: it is not yet."""
+        if self._limit_bytes is None or not start_bytes:
+            return False
+        anonymous = self.anonymous_bytes = readings.anonymous_bytes(self._pid)
+        if anonymous is None:
+            return False
+        own, most_bytes = max(0, anonymous - start_bytes), self._limit_bytes + SLACK_BYTES
+        is_over = own + self._own_shared > most_bytes
+        self._looks += 1
+        if is_over or self._looks % _TICKS_PER_LIMIT == 0:
+            self._look_at_shared(most_bytes // 4, again=is_over)
+        self.used_bytes = own + self._own_shared
+        return self.used_bytes > most_bytes
+
+    def _look_at_shared(self, step_bytes: int, *, again: bool) -> None:
+        shared = readings.shared_memory_bytes(self._pid) or 0
+        if again or abs(shared - self._shared_seen) > step_bytes:
+            self._shared_seen = shared
+            self._own_shared = smaps.own_shared_memory_bytes(self._pid) if shared > step_bytes else 0
+
+
+class BudgetWatch:
+    """What all workers have taken together, and which one is to go if that, with the slots, is over the budget."""
+
+    def __init__(self, budget_bytes: int | None) -> None:
+        self._budget_bytes = budget_bytes
+        self.used_bytes: dict[int, int] = {}  # by worker, beyond its birth, when they were last looked at
+
+    @property
+    def has_budget(self) -> bool:
+        return self._budget_bytes is not None
+
+    def find_one_too_many(self, board: Board, anonymous: Mapping[int, int | None]) -> int | None:
+        """Called at every tick with what each worker has. The one that has the most of those that load."""
+        if self._budget_bytes is None:
+            return None
+        self.used_bytes = {
+            worker_id: max(0, (nbytes or 0) - board.memory(worker_id).born) for worker_id, nbytes in anonymous.items()
+        }
+        if sum(self.used_bytes.values()) + board.slot_bytes() <= self._budget_bytes + SLACK_BYTES:
+            return None
+        loading = [worker_id for worker_id in anonymous if board.doing(worker_id).phase in _WATCHED]
+        return max(loading, key=self.used_bytes.__getitem__, default=None)
 
 
 class StopWatch:

@@ -27,15 +27,19 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
+from holdfast import options
+from holdfast.memory import readings
 from holdfast.transport import collate, layout
 from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
-from holdfast.workers import messages, rng
-from holdfast.workers.board import ATTEMPT, PHASE, POSITION, SPAN, UNIT, Board, Phase
+from holdfast.workers import limits, messages, rng
+from holdfast.workers.board import ATTEMPT, BORN_BYTES, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
+from holdfast.workers.growing import Grown, GrowthWatch
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
+from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
@@ -102,6 +106,7 @@ def do_nothing() -> None:
 def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
     """A worker's life."""
     let_trainer_go_first()
+    limits.be_first_to_go()
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
         worker.start(job)
@@ -165,6 +170,10 @@ class Worker:
         self._areas: dict[SlotRef, Area] = {}
         self._writer = SlotWriter(new_name)
         self._unit = -1  # in hand
+        self._units_done = 0
+        self._samples_done = 0
+        self._meter: Meter | None = None
+        self._growth_watch: GrowthWatch | None = None
         self._job: Job | None = None
         self._fetcher: MapFetcher | IterableFetcher | None = None
         self._generators: GeneratorStates | None = None
@@ -187,7 +196,23 @@ class Worker:
             if job.worker_init_fn is not None:
                 job.worker_init_fn(self._id)
             self._generators = GeneratorStates()
+            self._limit_memory(job.care.memory_limit)
+            self._watch_memory(job)
         self._row[PHASE] = Phase.IDLE
+
+    def _watch_memory(self, job: Job) -> None:
+        if job.memory_budget is not None or job.most_growth is not None:
+            self._meter = Meter(self._row, forgets_peaks=job.memory_budget is not None)
+        if job.most_growth is not None:
+            self._growth_watch = GrowthWatch(job.most_growth, int(self._row[BORN_BYTES]), options.growth())
+
+    def _limit_memory(self, limit_bytes: int | None) -> None:
+        """From here on: what it has by now, of the dataset and of worker_init_fn, does not count."""
+        start_bytes = readings.anonymous_bytes("self")
+        if start_bytes is not None:
+            self._row[START_BYTES] = start_bytes
+            if limit_bytes is not None:
+                limits.limit_memory(limit_bytes, start_bytes)
 
     @contextlib.contextmanager
     def _keep_failure(self, when: str) -> Iterator[None]:
@@ -229,6 +254,8 @@ class Worker:
         while (received := self._channel.receive()) is not None:
             data, handles = received
             message = marshal.loads(data)
+            if message[0] == Order.UNIT and self._row[LEAVE]:
+                return  # between two units: what was ordered by now is for who comes after
             try:
                 handlers[message[0]](message, handles)
             except ConnectionError:
@@ -237,6 +264,8 @@ class Worker:
 
     def end(self) -> None:
         self._row[PHASE] = Phase.ENDING
+        if self._meter is not None:
+            self._meter.close()
 
     def _learn_segment(self, message: tuple[Any, ...], handles: list[Handle]) -> None:
         learn_segment(self._segments, message, handles)
@@ -302,6 +331,9 @@ class Worker:
             self._send(unit, outcome)
         finally:
             self._writer.end()
+        self._units_done += 1
+        if self._job is not None and self._units_done == self._job.recycle_after:
+            row[LEAVE] = 1
 
     def _fetch(self, unit: Unit) -> Outcome:
         """A batch, a failure, or the end of the stream."""
@@ -385,7 +417,7 @@ class Worker:
         writer.accepts_tensors = False
         packed = layout.encode(outcome.value, writer)
         outcome.value = None  # let go, so that what is still alive is what the user's code keeps
-        said = self._aside()
+        said = self._aside(self._look_at_memory())
         aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
@@ -393,7 +425,18 @@ class Worker:
         self._row[PHASE] = Phase.HAND_OVER  # no deadline runs: a main process in a long step may leave no room
         self._channel.send(data, handles)
 
-    def _aside(self) -> bytes:
+    def _look_at_memory(self) -> Grown | None:
+        """Before the header goes: who reads that may read of the memory as well. Something to be said of growth."""
+        self._samples_done += max(1, self._row[SPAN])
+        kept = self._meter.end_unit() if self._meter is not None else None
+        if kept is None or self._growth_watch is None:
+            return None
+        grown = self._growth_watch.saw(self._samples_done, kept)
+        if self._growth_watch.is_to_leave:
+            self._row[LEAVE] = 1
+        return grown
+
+    def _aside(self, grown: Grown | None) -> bytes:
         """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
         if self._generators is None or self._fetcher is None:
             return b""
@@ -402,11 +445,11 @@ class Worker:
             stream = self._fetcher
             at_start, self._at_epoch_start = self._at_epoch_start, {}
             counts = (stream.units, stream.elements, stream.state())
-        elif generators or bad:
+        elif generators or bad or grown is not None:
             at_start, counts = {}, (0, 0, b"")
         else:
             return b""
-        return messages.pack_aside(Aside(generators, at_start, *counts, tuple(map(tuple, bad))))
+        return messages.pack_aside(Aside(generators, at_start, *counts, tuple(map(tuple, bad)), tuple(grown or ())))
 
     # -- small things ----------------------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         counted = f"kills counted on the machine (/proc/vmstat oom_kill): {on_host} more than before"
     else:
         return None
-    lines = (counted, _limit(evidence), wording.growth(evidence.memory, evidence.memory_at_start_bytes))
+    growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
+    lines = (counted, _limit(evidence), _budget(evidence), evidence.memory_needs, growth)
     return Diagnosis(
         cause=NAME,
         confidence=confidence,
@@ -59,8 +60,15 @@ def _limit(evidence: Evidence) -> str:
     return "" if free is None else f"available on the machine before: {wording.size(free)}"
 
 
+def _budget(evidence: Evidence) -> str:
+    budget = evidence.memory_budget_bytes
+    return "" if budget is None else f"memory_budget {wording.limit(budget)}"
+
+
 def _advice(evidence: Evidence) -> tuple[str, ...]:
     fewer = "use fewer workers (num_workers), a smaller batch_size or a smaller prefetch_factor"
+    if evidence.memory_budget_bytes is None:
+        fewer = 'DataLoader(..., memory_budget="80%")   fewer batches at once where memory is short'
     limit = evidence.counters_after is not None and bool(evidence.counters_after.cgroup_limit_bytes)
     raise_it = (
         "raise the memory limit of the container or job (docker run --memory, Slurm --mem, Kubernetes limits)"

@@ -46,6 +46,8 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 
 
 def _count(evidence: Evidence) -> tuple[str, ...]:
+    if evidence.open_files_held:
+        return (f"open in the process: {evidence.open_files_held}",)
     if evidence.open_files is None:
         return ()
     limit = "" if evidence.open_files_limit is None else f" of {evidence.open_files_limit}"

@@ -1,0 +1,79 @@
+"""A sample needed more memory than the loader's `memory_limit` allows a worker.
+
+Signs: with a limit, Python, numpy or torch could not allocate memory or start a thread, or C++ said std::bad_alloc; or
+the supervisor saw the worker past its limit, and ended it.
+
+Pure. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
+
+NAME = "over memory_limit"
+_REFUSED = ("can't allocate memory", "Unable to allocate", "not enough memory", "can't start new thread")
+_IN_BYTES = re.compile(r"tried to allocate (\d+) bytes")
+_IN_WORDS = re.compile(r"Unable to allocate ([\d.]+ [KMGTP]?i?B)")
+_BAD_ALLOC = "std::bad_alloc"
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    if evidence.memory_limit_bytes is None:
+        return None
+    limit = wording.limit(evidence.memory_limit_bytes)
+    if evidence.ending is Ending.OVER_LIMIT:
+        return _told(evidence, f"had {_used(evidence)} of its own, over memory_limit ({limit})", _SEEN)
+    if _was_refused(evidence):
+        return _told(evidence, f"asked for {_asked(evidence)}, over memory_limit ({limit})", _REFUSAL)
+    if signs.is_crash_by(evidence, wording.SIGABRT) and _BAD_ALLOC in evidence.stderr_tail:
+        return _told(evidence, f"could get no more memory under memory_limit ({limit})", _ABORT, Confidence.LIKELY)
+    return None
+
+
+_SEEN = "its memory was past the limit when it was looked at, and it was ended before the kernel had to end anything"
+_REFUSAL = "the memory that it asked for would have taken it past its limit, and was refused"
+_ABORT = "C++ could not allocate memory, which a worker with a limit is refused past it"
+
+
+def _told(evidence: Evidence, summary: str, because: str, confidence: Confidence = Confidence.CERTAIN) -> Diagnosis:
+    used = f"of its own memory, above its start, it had {_used(evidence)}" if evidence.memory_used_bytes else ""
+    growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
+    grew = growth if " grew " in growth else ""  # what did not grow was not what it was ended for
+    lines = (used, grew, signs.exception_line(evidence), *signs.stack_lines(evidence, 3))
+    return Diagnosis(
+        cause=NAME,
+        confidence=confidence,
+        summary=summary,
+        because=because,
+        where=signs.where(evidence),
+        evidence=tuple(line for line in lines if line),
+        advice=(
+            "DataLoader(..., memory_limit=...)   a larger one, where a sample may really need that much",
+            "load less at once: a part of the file, a smaller type (float32, uint8), fewer threads in a worker",
+        ),
+    )
+
+
+def _was_refused(evidence: Evidence) -> bool:
+    raised = evidence.raised
+    if raised is None or evidence.ending is not Ending.RAISED:
+        return False
+    is_error = signs.is_of(raised, "MemoryError") or raised.errno == errno.ENOMEM
+    return is_error or any(words in raised.message for words in _REFUSED)
+
+
+def _asked(evidence: Evidence) -> str:
+    """How much, where the exception tells."""
+    text = evidence.raised.message if evidence.raised is not None else ""
+    if match := _IN_BYTES.search(text):
+        return wording.size(int(match[1]))
+    match = _IN_WORDS.search(text)
+    return match[1] if match else "more memory"
+
+
+def _used(evidence: Evidence) -> str:
+    return wording.size(evidence.memory_used_bytes or 0)

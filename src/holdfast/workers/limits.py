@@ -1,0 +1,72 @@
+"""What a process may take of the machine, set by the process itself.
+
+Memory of a worker: RLIMIT_DATA counts private, writable memory, so a sample that asks for too much gets an exception,
+while slots, shared memory and mapped files are not counted. (RLIMIT_AS would count all of them.) Thread stacks count, 8
+MB each, and so does memory that is never touched: hence the slack. What that cannot see is watched from outside
+(`watching.py`).
+
+When the machine has none left, the kernel is to take a worker, and not the trainer: a worker can be replaced.
+Descriptors: as many as are allowed at all; the usual 1024 are a default from when `select` was all there was.
+
+Runs in: worker process; descriptors also in the main process, whose children inherit the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+from holdfast.memory import readings
+
+_FIRST_TO_GO = 1000  # the most there is: a trainer that holds most of the machine has a score of nearly that
+SLACK_BYTES = 64 << 20
+"""Beyond the user's limit: the stacks of a few threads, and what an allocator keeps."""
+
+
+_own: dict[str, int] = {}  # of this process: its limit, and what it had when that was set
+
+
+def be_first_to_go() -> None:
+    """Have the kernel's out-of-memory killer take this process before others. Never the other way round."""
+    file = Path("/proc/self/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        if int(file.read_text()) < _FIRST_TO_GO:
+            file.write_text(str(_FIRST_TO_GO))  # needs no privilege: lowering it would
+
+
+def raise_descriptor_limit() -> None:
+    """As far as this process may by itself."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # macOS says it has no limit, and allows less
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def limit_memory(limit_bytes: int, start_bytes: int) -> None:
+    """Have this process get a MemoryError, or torch's RuntimeError, past so many bytes more than it has now.
+
+    `start_bytes` is what it has by the count of `readings.anonymous_bytes`.
+    """
+    _own.update(limit=limit_bytes, start=start_bytes)
+    mapped = readings.data_bytes("self")
+    if sys.platform != "linux" or mapped is None:
+        return  # the watch has to do
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    wanted = mapped + limit_bytes + SLACK_BYTES
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def memory_use() -> tuple[int, int] | None:
+    """The limit of this process and what it uses of it, in bytes above its start; None if it has none."""
+    if "limit" not in _own:
+        return None
+    return _own["limit"], max(0, (readings.anonymous_bytes("self") or 0) - _own["start"])

@@ -1,0 +1,119 @@
+"""memory_budget: where memory is short, less is loaded at once; nothing is lost, repeated or reordered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+import torch.utils.data
+
+from holdfast import DataLoader, WorkerOutOfMemory
+from hungry import Hungry, Keeping, KeepingStream
+
+pytestmark = pytest.mark.timeout(120)
+
+METHODS = ["fork", "spawn", "forkserver", "portable"]
+LENGTH = 12
+
+
+def how(method: str) -> dict[str, Any]:
+    return {"backend": "portable"} if method == "portable" else {"multiprocessing_context": method}
+
+
+def budget(method: str, megabytes: int) -> str:
+    """A new interpreter with torch has up to 250 MB of its own, and each of four workers is one."""
+    return f"{megabytes + (4 * 250 if method == 'portable' else 0)}MB"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_four_workers_that_need_twice_the_budget_finish_an_epoch(method: str) -> None:
+    """One after the other, as they fit; batches and random numbers are torch's."""
+    torch.manual_seed(5)
+    expected = [batch.tolist() for batch in torch.utils.data.DataLoader(Hungry(LENGTH, 1), 1, num_workers=4)]
+    torch.manual_seed(5)
+    with DataLoader(Hungry(LENGTH, 300), 1, num_workers=4, memory_budget=budget(method, 600), **how(method)) as loader:
+        assert [batch.tolist() for batch in loader] == expected
+        assert list(loader.incidents) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_samples_that_need_more_than_those_before_are_loaded_again_alone(method: str) -> None:
+    """Nothing could be learned from the first ones: workers are ended, and no sample is blamed for it."""
+    dataset = Hungry(LENGTH, 300, first=6)
+    with DataLoader(
+        dataset, 1, num_workers=4, memory_budget=budget(method, 600), max_retries=0, **how(method)
+    ) as loader:
+        assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))
+        told = {(found.cause, found.done) for found in loader.incidents}
+        assert told == {("over memory_budget", "retried")} or (method == "portable" and not told)
+        assert loader.skipped_samples == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", [Keeping, KeepingStream])
+def test_workers_that_keep_too_much_together_are_done_without(kind: Any, method: str) -> None:
+    """Each keeps 250 MB, and only one fits: its batches go to another, or, of an iterable, come when there is room."""
+    with DataLoader(
+        kind(LENGTH, 250), 1, num_workers=3, memory_budget=budget(method, 400), max_retries=0, **how(method)
+    ) as loader:
+        found = [int(batch[0, 0]) for batch in loader]
+        assert loader.skipped_samples == []
+    assert sorted(found) == list(range(LENGTH))
+    assert found == sorted(found) or kind is KeepingStream
+
+
+def test_a_sample_that_fits_nowhere_ends_with_the_numbers() -> None:
+    """Alone, and still too much."""
+    with DataLoader(Hungry(4, 500), 1, num_workers=2, memory_budget="200MB", max_retries=0) as loader:
+        with pytest.raises(WorkerOutOfMemory, match=r"memory_budget \(200 MB\)") as caught:
+            list(loader)
+        assert "of its own" in str(caught.value)
+        assert caught.value.incident in list(loader.incidents)
+
+
+def test_with_skip_it_is_passed_over_and_not_written_down(tmp_path: Path) -> None:
+    """It was the machine, or the budget, and not the sample by itself."""
+    file = tmp_path / "skipped"
+    with DataLoader(
+        Hungry(4, 500, first=3),
+        1,
+        num_workers=2,
+        memory_budget="200MB",
+        max_retries=0,
+        on_error="skip",
+        skipped_file=file,
+    ) as loader:
+        assert [int(batch[0, 0]) for batch in loader] == [0, 1, 2]
+        assert [sample.index for sample in loader.skipped_samples] == [3]
+    assert not file.exists() or "3" not in file.read_text()
+
+
+def test_with_room_for_all_it_is_as_without() -> None:
+    """The same batches, and as many workers as were asked for."""
+    with DataLoader(Hungry(LENGTH, 1), 1, num_workers=3, memory_budget="100%") as loader:
+        iterator = iter(loader)
+        assert [int(next(iterator)[0, 0]) for _ in range(6)] == list(range(6))
+        assert all(psutil.pid_exists(worker.pid) for worker in iterator._workers)
+        assert [int(batch[0, 0]) for batch in iterator] == list(range(6, LENGTH))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_another_epoch_begins_as_ever(persistent: bool) -> None:
+    with DataLoader(
+        Keeping(LENGTH, 250), 1, num_workers=3, memory_budget="400MB", persistent_workers=persistent
+    ) as loader:
+        for _ in range(3):
+            assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))
+
+
+def test_an_epoch_that_is_left_early_hurts_nobody() -> None:
+    """With what waits for memory still waiting."""
+    loader = DataLoader(Hungry(LENGTH, 300), 1, num_workers=4, memory_budget="600MB", persistent_workers=True)
+    with loader:
+        for _ in range(2):
+            iterator = iter(loader)
+            assert int(next(iterator)[0, 0]) == 0
+        assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))

@@ -1,0 +1,88 @@
+"""Datasets that take memory: for a moment, for good, or more with every sample. Runs in: worker process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+MB = 1 << 20
+KEPT: list[Any] = []
+"""By this process."""
+
+
+class Hungry(Dataset[torch.Tensor]):
+    """Sample k takes `taken_mb` for a moment, from sample `first` on, and draws a random number."""
+
+    def __init__(self, length: int, taken_mb: int, first: int = 0) -> None:
+        self.length, self.taken_mb, self.first = length, taken_mb, first
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index >= self.first:
+            scratch = np.ones(self.taken_mb * MB, dtype=np.uint8)
+            time.sleep(0.15)
+            assert scratch[-1]
+        return torch.tensor([index, float(torch.rand(()))], dtype=torch.float64)
+
+
+class Keeping(Dataset[torch.Tensor]):
+    """A worker keeps so much from its first sample on."""
+
+    def __init__(self, length: int, kept_mb: int) -> None:
+        self.length, self.kept_mb = length, kept_mb
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if not KEPT:
+            KEPT.append(np.ones(self.kept_mb * MB, dtype=np.uint8))
+        return torch.tensor([index])
+
+
+class KeepingStream(IterableDataset[torch.Tensor]):
+    """The same, of which each worker has a part."""
+
+    def __init__(self, length: int, kept_mb: int) -> None:
+        self.dataset = Keeping(length, kept_mb)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        info = get_worker_info()
+        assert info is not None
+        return (self.dataset[index] for index in range(info.id, len(self.dataset), info.num_workers))
+
+
+class Leaking(Dataset[torch.Tensor]):
+    """Every sample leaves so many bytes behind."""
+
+    def __init__(self, length: int, leaked: int) -> None:
+        self.length, self.leaked = length, leaked
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        KEPT.append(np.ones(self.leaked, dtype=np.uint8))
+        time.sleep(0.001)
+        return torch.tensor([index])
+
+
+class Reading(Dataset[int]):
+    """Reads a list of the main process, object by object."""
+
+    def __init__(self, texts: list[str], length: int) -> None:
+        self.texts, self.length = texts, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.02)
+        return sum(len(text) for text in self.texts[index :: self.length])
