@@ -153,11 +153,9 @@ def running(loader: DataLoader[Any]) -> Iterator[RunningEpoch]:
     """An epoch of the loader, warmed up; its workers are stopped at the end."""
     before = _children()
     with iterating(loader) as iterator:
-        touch(next(iterator))
-        clocks = CpuClocks(_children() - before)
-        for _ in range(warm_up_batches(loader) - 1):
+        for _ in range(warm_up_batches(loader)):
             touch(next(iterator))
-        yield RunningEpoch(iterator, clocks)
+        yield RunningEpoch(iterator, CpuClocks(_children() - before))  # not before all workers have come to be
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,5 +84,8 @@ class Reading(Dataset[int]):
         return self.length
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(0.02)
-        return sum(len(text) for text in self.texts[index :: self.length])
+        until_s = time.thread_time() + 0.02  # a worker that waits copies nothing: it is its CPU time that counts
+        found = sum(len(text) for text in self.texts[index :: self.length])
+        while time.thread_time() < until_s:
+            pass
+        return found

@@ -51,19 +51,19 @@ class Trend:
         if len(self._points) < _FEWEST_POINTS:
             return None
         (first, first_bytes), (last, last_bytes) = self._points[0], self._points[-1]
-        early, middle, late = self._lowest(first, last)
-        rise, next_rise = middle - early, late - middle
-        if rise <= 0 or 2 * next_rise < rise or late - early < _LEAST_BYTES:
+        (early, early_bytes), (_, middle_bytes), (late, late_bytes) = self._lowest(first, last)
+        rise, next_rise = middle_bytes - early_bytes, late_bytes - middle_bytes
+        if rise <= 0 or 2 * next_rise < rise or late_bytes - early_bytes < _LEAST_BYTES:
             return None
-        return Growth((late - early) / (0.5 * (last - first)), last_bytes - first_bytes, last - first)
+        return Growth((late_bytes - early_bytes) / (late - early), last_bytes - first_bytes, last - first)
 
-    def _lowest(self, first: int, last: int) -> list[int]:
-        """In each of the last three quarters of the samples; what a quarter without readings had is that before it."""
-        quarters: list[list[int]] = [[], [], [], []]
-        for samples, nbytes in self._points:
-            quarters[min(3, 4 * (samples - first) // max(1, last - first))].append(nbytes)
-        lowest, found = self._points[0][1], []
-        for readings in quarters:
-            lowest = min(readings, default=lowest)
+    def _lowest(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Of each of the last three quarters of the samples; what a quarter without readings had is that before it."""
+        quarters: list[list[tuple[int, int]]] = [[], [], [], []]
+        for point in self._points:
+            quarters[min(3, 4 * (point[0] - first) // max(1, last - first))].append(point)
+        lowest, found = self._points[0], []
+        for points in quarters:
+            lowest = min(points, key=lambda point: point[1], default=lowest)
             found.append(lowest)
         return found[1:]

@@ -2,7 +2,7 @@
 
 It looks between two units, when nothing is in hand. A leak shows in its own memory. What a forked worker writes to, and
 be it the reference counts of a list that it only reads, is copied page by page: that shows nowhere but in the pages
-that are its alone, which takes milliseconds to count, so it is counted seldom, for a hundredth of the time at most.
+that are its alone, which takes milliseconds to count, so it is counted seldom, for a hundredth of its CPU time at most.
 
 Each is said once. A worker that has grown so much that it threatens what there is leaves between two units.
 Runs in: worker process.
@@ -18,7 +18,8 @@ from holdfast.memory.growth import Trend
 from holdfast.memory.origins import Origins
 
 _LOOK_EVERY = 8  # readings
-_FIRST_COUNT_S = 2.0
+_FIRST_COUNT_S = 2.0  # of CPU time: a worker that waits has written to nothing
+_COUNT_S_PER_BYTE = 0.025 / (1 << 30)  # about, of small pages
 _SHARE_OF_TIME = 100
 _LEAST_COPIED = 128 << 20  # any forked interpreter copies some of its own objects
 
@@ -45,8 +46,8 @@ class GrowthWatch:
         self._readings = 0
         self._has_said = False
         self._has_copied = born_bytes < _LEAST_COPIED  # too little to be said
-        self._pause_s = _FIRST_COUNT_S
-        self._count_at_s = time.monotonic() + self._pause_s
+        self._pause_s = max(_FIRST_COUNT_S, _SHARE_OF_TIME * _COUNT_S_PER_BYTE * born_bytes)
+        self._count_at_s = time.process_time() + self._pause_s
         self.is_to_leave = False
 
     def saw(self, samples: int, kept_bytes: int) -> Grown | None:
@@ -55,7 +56,7 @@ class GrowthWatch:
         self._readings += 1
         if self._readings % _LOOK_EVERY == 0 and (said := self._look()) is not None:
             return said
-        if not self._has_copied and time.monotonic() >= self._count_at_s:
+        if not self._has_copied and time.process_time() >= self._count_at_s:
             return self._count_copies(samples, kept_bytes)
         return None
 
@@ -71,12 +72,12 @@ class GrowthWatch:
         return Grown(growth.bytes_per_sample, growth.grown_bytes, growth.samples, largest_in, 0)
 
     def _count_copies(self, samples: int, kept_bytes: int) -> Grown | None:
-        began_s = time.monotonic()
+        began_s = time.process_time()
         own = max(0, kept_bytes - self._born_bytes)
         copied = smaps.private_bytes("self") - own
         if copied >= _LEAST_COPIED:
             copied = smaps.private_anonymous_bytes("self") - own  # it may have been slots
-        now_s = time.monotonic()
+        now_s = time.process_time()
         self._pause_s = max(2 * self._pause_s, _SHARE_OF_TIME * (now_s - began_s))
         self._count_at_s = now_s + self._pause_s
         if copied < _LEAST_COPIED:
