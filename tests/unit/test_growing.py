@@ -73,7 +73,9 @@ def test_copies_are_told_from_its_own_memory(clock: Clock, monkeypatch: pytest.M
     assert one.saw(30, 1050 * MB) is None
 
 
-def test_copies_are_counted_for_a_hundredth_of_the_cpu_time_at_most(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_counted_for_a_hundredth_of_the_cpu_time_at_most(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spent = 0.0
 
     def count(pid: str) -> int:
