@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .gaps import Spread, spread
-from .report import AIM_S, Line, Report
+from .report import AIM_S, SHORT_S, Line, Report
 from .training import Outcome
 
 PIPE_WIDTH = 150
@@ -68,6 +68,8 @@ def print_report(console: Console, report: Report) -> None:
             f"aim {word}: a worker killed under fork, p95 above its unit {1e3 * aim[0]:.0f} ms,"
             f" aim under {1e3 * AIM_S:.0f} ms"
         )
+    if (short := report.above_short_units()) is not None:
+        console.print(f"where a unit takes under {1e3 * SHORT_S:.0f} ms: {_figures(short)} ms above it")
     for outcome in report.failures:
         first = (outcome.failure or "").strip().splitlines()[0]
         console.print("[red]failed[/red]", Text(f"{first} ({outcome.scenario.command})"))
