@@ -47,6 +47,7 @@ def test_a_leak_is_told_once_for_each_worker(method: str) -> None:
         assert "malloc" in found.because
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [method for method in METHODS if method not in COPIES.absent])
 def test_copies_of_a_list_are_told_from_a_leak(method: str) -> None:
     texts = [f"path {k} of a sample" for k in range(3_000_000)]

@@ -121,6 +121,7 @@ class Lingering(Dataset[int]):
         return index
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_leave_is_made_to() -> None:
     """An exit handler of the user's that hangs must not hang the epoch."""
     began = time.monotonic()

@@ -75,6 +75,7 @@ def test_the_epoch_goes_on_when_supervisor_and_workers_are_killed_together(step:
         check_to_the_end(iterator, 10)
 
 
+@pytest.mark.long
 def test_the_epoch_goes_on_when_a_worker_dies_under_a_stopped_supervisor() -> None:
     """The one who should replace the worker is silent: the main process sees both."""
     with new_loader() as loader:
@@ -140,6 +141,7 @@ def test_a_new_supervisor_knows_that_workers_were_ready_before(tmp_path: Path) -
         assert not dies_once.marker.exists()
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_stopped_while_it_imports_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,7 @@ def test_a_stop_that_is_not_continued_is_a_loss_of_nobodys_sample(tmp_path: Path
         wait_until_ended([stopped])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deaf", [False, True], ids=["hearing", "deaf"])
 @pytest.mark.parametrize("how", ["endless loop", "SIGSTOP"])
 def test_close_is_bounded_whatever_a_worker_does(how: str, deaf: bool, tmp_path: Path) -> None:

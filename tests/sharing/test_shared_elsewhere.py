@@ -74,6 +74,7 @@ def test_a_pool_and_an_executor_get_it_with_every_task(method: str) -> None:
         assert list(executor.map(describe, [shared] * 3)) == [EXPECTED] * 3
 
 
+@pytest.mark.long
 def test_torchs_spawn_gets_it(tmp_path: Path) -> None:
     """`torch.multiprocessing.spawn`, which knows nothing of us."""
     torch.multiprocessing.spawn(describe_to_file, args=(data(), str(tmp_path)), nprocs=2)
@@ -123,6 +124,7 @@ def test_more_segments_than_a_fork_server_takes_are_refused_with_a_remedy() -> N
         process.start()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["script", "stdin"])
 def test_items_of_classes_from_main_reach_spawned_workers(how: str) -> None:
     """By name where a new interpreter finds them, by value where it does not."""
