@@ -47,6 +47,19 @@ class Keeping(Dataset[torch.Tensor]):
         return torch.tensor([index])
 
 
+class KeepingAndHungry(Hungry):
+    """A worker keeps so much from its first sample on, and samples take more, for a moment, from one on."""
+
+    def __init__(self, length: int, kept_mb: int, taken_mb: int, first: int) -> None:
+        super().__init__(length, taken_mb, first)
+        self.kept_mb = kept_mb
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if not KEPT:
+            KEPT.append(np.ones(self.kept_mb * MB, dtype=np.uint8))
+        return super().__getitem__(index)
+
+
 class KeepingStream(IterableDataset[torch.Tensor]):
     """The same, of which each worker has a part."""
 

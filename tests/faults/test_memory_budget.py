@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from holdfast import DataLoader, WorkerOutOfMemory
-from hungry import Hungry, Keeping, KeepingStream
+from hungry import Hungry, Keeping, KeepingAndHungry, KeepingStream
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -63,6 +63,22 @@ def test_workers_that_keep_too_much_together_are_done_without(kind: Any, method:
         assert loader.skipped_samples == []
     assert sorted(found) == list(range(LENGTH))
     assert found == sorted(found) or kind is KeepingStream
+
+
+def test_units_of_workers_that_were_let_go_for_another_are_loaded_all_the_same() -> None:
+    """Workers that keep 70 MB each make room for one unit that is loaded alone, while units of theirs wait."""
+    dataset = KeepingAndHungry(32, 70, 80, first=8)
+    with DataLoader(dataset, 2, num_workers=4, memory_budget="240MB", max_retries=0) as loader:
+        assert [int(value) for batch in loader for value in batch[:, 0]] == list(range(32))
+
+
+def test_streams_that_have_ended_make_room_for_those_that_have_not() -> None:
+    """Workers that persist keep what they have, and get no more: it is them that are let go."""
+    with DataLoader(
+        KeepingStream(LENGTH, 100), 1, num_workers=4, memory_budget="240MB", persistent_workers=True, max_retries=0
+    ) as loader:
+        for _ in range(2):
+            assert sorted(int(batch[0, 0]) for batch in loader) == list(range(LENGTH))
 
 
 def test_a_sample_that_fits_nowhere_ends_with_the_numbers() -> None:

@@ -9,7 +9,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import psutil
 
@@ -107,15 +107,19 @@ class Allowance:
             self._is_ample = allowed and self._governor.has_plenty(use)
         return allowed
 
-    def retire_one(self, due_bytes: int, turn: int) -> int | None:
+    def retire_one(self, due_bytes: int, turn: int, is_active: Callable[[int], bool]) -> int | None:
         """A worker to be done without, so that there is room for a single unit; None if none would help.
 
-        Rather the one whose turn it is, if it has not begun and would come to keep as much as the others, than one
-        that has.
+        One that has nothing more to do in this epoch before all others. Rather the one whose turn it is, if it has not
+        begun and would come to keep as much as the others, than one that has.
         """
         if not self._governor.gives_up_a_worker(self._use(due_bytes, turn)):
             return None
         keeps = {worker_id: self._kept(worker_id) for worker_id in self._working()}
+        idle = [worker_id for worker_id, kept in keeps.items() if kept >= _WORTH_IT and not is_active(worker_id)]
+        if idle:
+            self._kept_by_retired[idle[0]] = keeps[idle[0]]
+            return idle[0]
         most = max(keeps, key=keeps.__getitem__)
         worker_id = turn if not keeps[turn] else max(keeps.keys() - {turn}, key=keeps.__getitem__)
         if keeps[most] < _WORTH_IT or (keeps[turn] and keeps[worker_id] < _WORTH_IT):
@@ -130,11 +134,11 @@ class Allowance:
         self._kept_by_retired.update(found)
         return list(found)
 
-    def takes_one_back(self, due_bytes: int) -> int | None:
-        """The worker that there is room for again."""
+    def takes_one_back(self, due_bytes: int, is_active: Callable[[int], bool]) -> int | None:
+        """The worker that there is room for again, and work."""
         use = self._use(due_bytes, None)
         for worker_id, kept_bytes in self._kept_by_retired.items():
-            if self._governor.takes_a_worker_back(use, kept_bytes):
+            if is_active(worker_id) and self._governor.takes_a_worker_back(use, kept_bytes):
                 return worker_id
         return None
 

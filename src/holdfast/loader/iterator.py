@@ -367,6 +367,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._take_in_all(events)
         for unit in self._schedule.expected():
             self._mend_unit(unit)
+        self._rations.order_held()  # what is to be loaded alone, of these
         for _ in range(self._schedule.capacity - self._schedule.under_way):
             self._send_more()
 
@@ -473,8 +474,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if events and events[0] is event:  # (a shutdown has emptied the deque)
                 events.popleft()
         self._handling = None
-        if self._rations.holds_any:
-            self._rations.order_held()
+        self._rations.order_held()
 
     def _take_in(self, event: Event) -> None:
         if isinstance(event, UnitDone):

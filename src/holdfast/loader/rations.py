@@ -87,23 +87,25 @@ class Rations:
         `due`: the one on its way to the user, whose memory is in use.
         """
         schedule, due_bytes = self._schedule, sum(slot.touched for slot in due.areas) if due is not None else 0
+        is_woken = False
         while schedule.under_way < schedule.capacity and not self._held.is_busy and not self._retiring:
             self._take_one_back(due_bytes)
             if not self._allowance.allows_one_more(due_bytes, schedule.next_turn()):
                 if schedule.under_way or due is not None:
                     break
-                if self._retire_one(due_bytes):
+                if not is_woken and self._retire_one(due_bytes):  # who was woken for want of others gets its unit
                     continue
             before = schedule.next_unit
             self._orders.order_next()
-            if schedule.next_unit == before and not self._wake_a_stream():
+            is_woken = schedule.next_unit == before and self._wake_a_stream()
+            if schedule.next_unit == before and not is_woken:
                 break
         self.is_bound = not self._allowance.is_unbound
 
     def _retire_one(self, due_bytes: int) -> bool:
         """Do without a worker, because of what it keeps. Its part comes later, or to others."""
         turn = self._schedule.next_turn()
-        worker_id = self._allowance.retire_one(due_bytes, turn) if turn is not None else None
+        worker_id = self._allowance.retire_one(due_bytes, turn, self._schedule.is_active) if turn is not None else None
         if worker_id is not None:
             self._retire(worker_id)
         return worker_id is not None
@@ -117,7 +119,10 @@ class Rations:
             self._backend.retire(worker_id)
 
     def _take_one_back(self, due_bytes: int) -> None:
-        if self._allowance.retired and (worker_id := self._allowance.takes_one_back(due_bytes)) is not None:
+        if not self._allowance.retired:
+            return
+        worker_id = self._allowance.takes_one_back(due_bytes, self._schedule.is_active)
+        if worker_id is not None:
             self._take_back(worker_id)
 
     def _take_back(self, worker_id: int) -> None:
@@ -148,21 +153,23 @@ class Rations:
 
     # -- alone -----------------------------------------------------------------------------------------------------
 
-    @property
-    def holds_any(self) -> bool:
-        """Whether a unit waits, or is being loaded alone."""
-        return self._held.is_busy
-
     def holds_back(self, unit: int) -> bool:
         """A unit is to be sent. False: now."""
         return self._held.holds_back(unit, alone=self._units[unit].alone)
 
     def order_held(self) -> None:
         """Order what has waited, as far as it may be now. Beside what is loaded alone nobody keeps any memory."""
+        if not self._held.is_busy:
+            return
         while not self._retiring and (unit := self._held.next_unit(self._units.loading())) is not None:
             if unit not in self._units or self._units[unit].is_finished:
                 continue
             state = self._units[unit]
+            if state.worker_id in self._absent:  # it was let go for another unit's sake
+                is_told_again = state.slot is not None
+                self._take_back(state.worker_id)
+                if is_told_again:
+                    continue
             others = self._allowance.retire_all_but(state.worker_id) if state.alone else []
             for worker_id in others:
                 self._retire(worker_id)

@@ -92,6 +92,7 @@ class Crew:
         self._links: dict[int, _Link] = {}  # by worker id
         self._by_fd: dict[int, _Link] = {}
         self._waiting: dict[int, list[_Order]] = {}  # for workers that are not there yet
+        self._unwelcome: set[int] = set()  # those that were retired before they were there
         self._mail: deque[tuple[Any, list[int]]] = deque()  # from the supervisor, not yet acted on
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._unsettled: set[int] = set()  # workers that were lost, of which the iterator may not know yet
@@ -120,6 +121,7 @@ class Crew:
             read_sources()  # here, and not in the supervisor of each epoch
         self._board.set_busy(not self._is_forked)
         self._board.set_importing(0)
+        self._board.forget_memory()
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
         main_pidfd = os.pidfd_open(os.getpid())
@@ -220,8 +222,11 @@ class Crew:
         link = self._links.get(worker_id)
         if link is not None:
             link.channel.end_sending()
+        else:
+            self._unwelcome.add(worker_id)
 
     def bring_back(self, worker_id: int) -> None:
+        self._unwelcome.discard(worker_id)
         self._tell(BringBack(worker_id))
 
     def memory(self, worker_id: int) -> WorkerMemory:
@@ -336,6 +341,9 @@ class Crew:
         waiting = self._waiting.get(worker_id, [])
         while waiting:
             self._send(link, waiting.pop(0))
+        if worker_id in self._unwelcome:
+            self._unwelcome.discard(worker_id)
+            link.channel.end_sending()
 
     def _bury(self, exited: Exited) -> None:
         link = self._links.pop(exited.worker_id, None)
@@ -459,6 +467,7 @@ class Crew:
         self._links.clear()
         self._by_fd.clear()
         self._waiting.clear()
+        self._unwelcome.clear()
         self._mail.clear()
         if self._control is not None:
             self._unregister(self._control.fileno())
