@@ -38,6 +38,8 @@ class TensorForm(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in elements
     requires_grad: bool
+    is_conj: bool = False  # torch's lazy views: the memory is that of the conjugate, or of the negative
+    is_neg: bool = False
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
@@ -94,8 +96,14 @@ def write_tensor(tensor: torch.Tensor, builder: Builder) -> TensorForm:
 
 def read_tensor(segment: SharedSegment, form: TensorForm) -> torch.Tensor:
     """The tensor, with a storage that is just its part of the segment."""
+    import torch
+
     nbytes = _span(form.shape, form.strides) * form.dtype.itemsize
-    return tensor_on(segment.writable[form.start : form.start + nbytes], *form[1:])
+    buffer = segment.writable[form.start : form.start + nbytes]
+    tensor = tensor_on(buffer, form.dtype, form.shape, form.strides, requires_grad=False)
+    tensor = tensor.conj() if form.is_conj else tensor
+    tensor = torch._neg_view(tensor) if form.is_neg else tensor
+    return tensor.requires_grad_(form.requires_grad)
 
 
 def pack_tensor(tensor: torch.Tensor) -> tuple[Array, tuple[int, ...]]:
@@ -121,7 +129,10 @@ def find_tensor(tensor: torch.Tensor) -> tuple[Place, TensorForm] | None:
     shape, strides = tuple(tensor.shape), tensor.stride()
     nbytes = _span(shape, strides) * tensor.element_size()
     place = locate(tensor.data_ptr(), nbytes) if nbytes else None
-    return place and (place, TensorForm(place.start, tensor.dtype, shape, strides, tensor.requires_grad))
+    if place is None:
+        return None
+    bits = tensor.requires_grad, tensor.is_conj(), tensor.is_neg()
+    return place, TensorForm(place.start, tensor.dtype, shape, strides, *bits)
 
 
 def is_shared_tensor(tensor: torch.Tensor) -> bool:
