@@ -55,6 +55,7 @@ def _register_ours() -> None:
 
 def _register_torch() -> None:
     import torch.multiprocessing
+    from torch.utils.data._utils.collate import default_collate_fn_map
 
     torchs = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     for kind, reduce in (
@@ -63,6 +64,8 @@ def _register_torch() -> None:
         (torch.UntypedStorage, _reduce_storage),  # all other tensors are reduced to one
     ):
         ForkingPickler.register(kind, functools.partial(reduce, torchs[kind]))
+    collate_as_they_are = default_collate_fn_map[bytes]
+    default_collate_fn_map.setdefault(SharedBytes, collate_as_they_are)
     # `default_collate` makes tensors of read-only arrays only to copy them, and torch warns of it in every worker.
     collating = r"torch\.utils\.data\._utils\.collate"
     warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, collating)
