@@ -6,6 +6,7 @@ without a copy is `view()`. Runs in: any process.
 
 from __future__ import annotations
 
+import codecs
 import re
 import reprlib
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self, overload
 from holdfast.sharing.segment import SharedSegment
 
 _SHOWN = 32
+_FIRST_WITH_BYTES = 3  # of the protocols of pickle; torch.save writes 2
 
 
 class SharedBytes(Sequence[int]):
@@ -104,7 +106,9 @@ class SharedBytes(Sequence[int]):
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if protocol < _FIRST_WITH_BYTES:
+            return codecs.encode, (self.decode("latin1"), "latin1")  # as bytes do: `torch.load` allows that call
         return bytes, (bytes(self),)
 
     def pin_memory(self) -> Self:
