@@ -416,6 +416,18 @@ def test_slots_count() -> None:
         assert watch.find_one_too_many(board, {0: 250 * MB, 1: 150 * MB, 2: None}) == 0
 
 
+def test_what_a_worker_had_that_was_ended_is_known_whoever_looks_until_it_is_reaped() -> None:
+    """A tick between the kill and the burial finds a process that has nothing any more."""
+    watch = BudgetWatch(BUDGET)
+    with three_workers() as board:
+        assert watch.find_one_too_many(board, {0: 400 * MB, 1: 1500 * MB, 2: 200 * MB}) == 1
+        for now in (0, None):
+            watch.find_one_too_many(board, {0: 400 * MB, 1: now, 2: 200 * MB})
+        assert (watch.had_bytes(0), watch.had_bytes(1)) == (300 * MB, 1400 * MB)
+        watch.find_one_too_many(board, {0: 400 * MB, 1: 150 * MB, 2: 200 * MB})
+        assert watch.had_bytes(1) == 50 * MB, "that of the next life"
+
+
 def test_without_a_budget_none_is_too_many() -> None:
     with three_workers() as board:
         assert BudgetWatch(None).find_one_too_many(board, {0: 1 << 50}) is None

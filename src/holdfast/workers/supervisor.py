@@ -283,7 +283,8 @@ class Supervisor:
         self._listen_no_more(life.traces.stderr)
         life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
-        used_bytes = life.cap.used_bytes or self._budget_watch.used_bytes.get(life.worker_id)
+        had_bytes = self._budget_watch.had_bytes(life.worker_id)
+        used_bytes = had_bytes if life.reason is Reason.OVER_BUDGET else life.cap.used_bytes or had_bytes
         evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes)
         exited = Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence)
         if born is None:

@@ -113,6 +113,7 @@ class BudgetWatch:
     def __init__(self, budget_bytes: int | None) -> None:
         self._budget_bytes = budget_bytes
         self.used_bytes: dict[int, int] = {}  # by worker, beyond its birth, when they were last looked at
+        self._when_ended: dict[int, int] = {}  # the same of those that were to go: another look may come before the end
 
     @property
     def has_budget(self) -> bool:
@@ -128,7 +129,14 @@ class BudgetWatch:
         if sum(self.used_bytes.values()) + board.slot_bytes() <= self._budget_bytes + SLACK_BYTES:
             return None
         loading = [worker_id for worker_id in anonymous if board.doing(worker_id).phase in _WATCHED]
-        return max(loading, key=self.used_bytes.__getitem__, default=None)
+        too_many = max(loading, key=self.used_bytes.__getitem__, default=None)
+        if too_many is not None:
+            self._when_ended.setdefault(too_many, self.used_bytes[too_many])
+        return too_many
+
+    def had_bytes(self, worker_id: int) -> int | None:
+        """Of a worker that is gone: what it had when it was to go, or when it was last looked at. Then forgotten."""
+        return self._when_ended.pop(worker_id, self.used_bytes.get(worker_id))
 
 
 class StopWatch:
