@@ -516,6 +516,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         if done.result.kind == Kind.END:
             self._stream_exhausted(unit)
+        elif done.result.kind == Kind.AGAIN:
+            failure = Failure(*layout.decode(done.result.layout, state.areas, self._pool))
+            self._rescue.load_again(unit, done.worker_id, failure)
         elif not self._schedule.expects(unit):
             self._units.give_up(unit)
         elif done.result.kind == Kind.BAD_SAMPLES:

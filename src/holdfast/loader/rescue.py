@@ -141,11 +141,12 @@ class Rescue:
             lost = losses.with_needs(lost, self._deliveries.memory_ran_out())
             is_crowded_out = not state.alone and self._num_workers > 1
             state.alone = True
-        deaths = 0 if is_crowded_out else _count_death(state, place, lost)
+        is_nobodys = losses.is_for_what_it_kept(lost)
+        deaths = 0 if is_crowded_out or is_nobodys else _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries, is_crowded_out=is_crowded_out)
         if decision is Decision.RESTART:
             self._note_later(lost, state, "restarted", deaths)
-            return self._is_within_bounds(lost)
+            return is_nobodys or self._is_within_bounds(lost)
         assert suspect is not None
         assert state is not None
         if decision is Decision.ONE_BY_ONE:
@@ -315,6 +316,15 @@ class Rescue:
         self._seal(unit, fate, error and self._blame(error, noted))
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
+
+    def load_again(self, unit: int, worker_id: int, failure: Failure) -> None:
+        """Memory was refused to a worker that keeps too much of it to tell whose fault that is. It leaves, and whoever
+        comes after it loads the unit.
+        """
+        state = self._units[unit]
+        sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
+        self._note_raised(unit, worker_id, sample, "retried", () if self._is_iterable else state.listed)
+        self._deliveries.issue(unit)
 
     def bad_batch(self, unit: int, worker_id: int, failure: Failure) -> None:
         """collate_fn raised, or what it made cannot be sent, at every attempt."""
