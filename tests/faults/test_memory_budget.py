@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from holdfast import DataLoader, WorkerOutOfMemory
-from hungry import Hungry, Keeping, KeepingAndHungry, KeepingStream
+from hungry import DyingStream, Hungry, Keeping, KeepingAndHungry, KeepingStream
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -133,3 +133,28 @@ def test_an_epoch_that_is_left_early_hurts_nobody() -> None:
             iterator = iter(loader)
             assert int(next(iterator)[0, 0]) == 0
         assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))
+
+
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_an_iterable_is_run_again_alone_if_there_was_no_memory_for_it(method: str, tmp_path: Path) -> None:
+    """What another worker keeps was in the way: that is nobody's fault, and counts against nothing."""
+    dataset = DyingStream(LENGTH, 150, 150, tmp_path / "has died")
+    megabytes = 200 if method == "fork" else 200 + 250  # see `budget`: of the one that is left
+    with DataLoader(dataset, 1, num_workers=2, memory_budget=f"{megabytes}MB", max_restarts=1, **how(method)) as loader:
+        assert sorted(int(batch[0, 0]) for batch in loader) == list(range(LENGTH))
+        told = [(found.cause, found.phase) for found in loader.incidents]
+        assert method == "portable" or ("over memory_budget", "running the iterable up to where it was") in told
+
+
+def test_an_iterable_that_cannot_be_run_again_even_alone_ends_with_the_numbers(tmp_path: Path) -> None:
+    """And the other worker goes on."""
+    dataset = DyingStream(LENGTH, 500, 1, tmp_path / "has died")
+    found: list[int] = []
+    with DataLoader(dataset, 1, num_workers=2, memory_budget="200MB", max_restarts=1) as loader:
+        iterator = iter(loader)
+        with pytest.raises(WorkerOutOfMemory, match=r"memory_budget \(200 MB\).*running the iterable up to") as caught:
+            while True:
+                found.append(int(next(iterator)[0, 0]))
+        assert "ends after 3 elements" in str(caught.value)
+        found += [int(batch[0, 0]) for batch in iterator]
+    assert sorted(found) == sorted([0, 2, 4, *range(1, LENGTH, 2)])

@@ -85,7 +85,9 @@ def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
         diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase=f"loading element {elements} of its part of the iterable dataset",
+        phase=lost.doing.words
+        if lost.doing.phase is Phase.REPLAY
+        else f"loading element {elements} of its part of the iterable dataset",
         done=f"its part of the iterable dataset ends after {elements} elements: an iterator cannot be moved past the "
         f"next one; what it had delivered is good, and the other workers go on",
     )
