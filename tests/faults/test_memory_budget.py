@@ -153,8 +153,15 @@ def test_an_iterable_that_cannot_be_run_again_even_alone_ends_with_the_numbers(t
     with DataLoader(dataset, 1, num_workers=2, memory_budget="200MB", max_restarts=1) as loader:
         iterator = iter(loader)
         with pytest.raises(WorkerOutOfMemory, match=r"memory_budget \(200 MB\).*running the iterable up to") as caught:
-            while True:
-                found.append(int(next(iterator)[0, 0]))
+            found.extend(int(batch[0, 0]) for batch in iterator)
         assert "ends after 3 elements" in str(caught.value)
         found += [int(batch[0, 0]) for batch in iterator]
     assert sorted(found) == sorted([0, 2, 4, *range(1, LENGTH, 2)])
+
+
+def test_a_new_interpreter_that_has_loaded_nothing_makes_room_as_well() -> None:
+    """Each has some 125 MB before its first sample: alone means without them."""
+    dataset = KeepingAndHungry(16, 60, 150, first=2)
+    with DataLoader(dataset, 1, num_workers=4, memory_budget="350MB", max_retries=0, backend="portable") as loader:
+        assert [int(batch[0, 0]) for batch in loader] == list(range(16))
+        assert loader.skipped_samples == []

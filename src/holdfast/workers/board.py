@@ -130,7 +130,7 @@ class Board:
         """All workers are gone: what they had is free, and those to come have nothing yet."""
         for worker_id in range(self.num_workers):
             row = self.row(worker_id)
-            row[PEAK_BYTES] = row[KEPT_BYTES] = 0
+            row[START_BYTES] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
 
     def reset(self, worker_id: int, life: int, born_bytes: int = 0) -> None:
         """For the next life. `born_bytes` is what it shares with the process it is a fork of."""
