@@ -165,3 +165,14 @@ def test_a_new_interpreter_that_has_loaded_nothing_makes_room_as_well() -> None:
     with DataLoader(dataset, 1, num_workers=4, memory_budget="350MB", max_retries=0, backend="portable") as loader:
         assert [int(batch[0, 0]) for batch in loader] == list(range(16))
         assert loader.skipped_samples == []
+
+
+def test_of_an_epoch_that_is_left_early_nothing_is_taken_from_the_next() -> None:
+    """Units of an iterable that wait for memory, and for nobody any more, must not be loaded in the next epoch."""
+    dataset = KeepingStream(48, 0)
+    dataset.dataset = KeepingAndHungry(48, 70, 60, first=12)  # type: ignore[assignment]
+    with DataLoader(dataset, 2, num_workers=4, memory_budget="240MB", persistent_workers=True) as loader:
+        iterator = iter(loader)
+        for _ in range(4):
+            next(iterator)
+        assert sorted(int(value) for batch in loader for value in batch[:, 0]) == list(range(48))

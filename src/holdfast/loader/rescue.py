@@ -140,11 +140,20 @@ class Rescue:
 
         To run an iterable again may take as much memory as to load a unit: it waits until there is one, and with it.
         """
+        if self._is_iterable:
+            self._let_go_of_left(worker_id)
         units = self._units.sent_to(worker_id)
         if self._is_iterable and self._deliveries.has_more(worker_id) and self._have_to_wait(units):
             self._to_restore.add(worker_id)
         else:
             self._restore(worker_id, self._deliveries.issue)
+
+    def _let_go_of_left(self, worker_id: int) -> None:
+        """Units of an epoch that was left early cannot wait: they would be loaded in the next, from its elements."""
+        left = [unit for unit in self._units.sent_to(worker_id) if self._deliveries.batch_number(unit) < 0]
+        if left and self._deliveries.holds_back(left[0]):
+            for unit in left:
+                self._units.give_up(unit)
 
     def _have_to_wait(self, units: list[int]) -> bool:
         if units and (self._deliveries.batch_number(units[0]) < 0 or not self._deliveries.holds_back(units[0])):
@@ -354,7 +363,10 @@ class Rescue:
         state = self._units[unit]
         sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
         self._note_raised(unit, worker_id, sample, "retried", () if self._is_iterable else state.listed)
-        self._deliveries.issue(unit)
+        if self._is_iterable and self._deliveries.batch_number(unit) < 0:
+            self._units.give_up(unit)  # of an epoch that was left: it must not be loaded in the next
+        else:
+            self._deliveries.issue(unit)
 
     def bad_batch(self, unit: int, worker_id: int, failure: Failure) -> None:
         """collate_fn raised, or what it made cannot be sent, at every attempt."""
