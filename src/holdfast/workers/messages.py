@@ -127,6 +127,7 @@ class Kind(IntEnum):
     END = 2  # this worker's iterable is exhausted
     BAD_SAMPLES = 3  # some or all could not be loaded, and no batch was made: `aside` says which
     BAD_BATCH = 4  # as FAILURE, of collate_fn or of sending: may be passed over
+    AGAIN = 5  # as FAILURE, of a worker that keeps too much to tell: it leaves, and another is to try
 
 
 class Result(NamedTuple):
