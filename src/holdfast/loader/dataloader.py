@@ -20,12 +20,13 @@ from torch.utils.data import Dataset, Sampler
 from torch.utils.data.dataloader import _DatasetKind
 
 from holdfast import options
+from holdfast.device import placement
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
 from holdfast.loader import backends
-from holdfast.loader.in_process import InProcessIterator, PlainIterator
 from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
+from holdfast.loader.pinned import in_process_type, iterator_type
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import LoaderStats
@@ -51,6 +52,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         recycle_after: replace a worker after so many batches, between two: what it has leaked is gone with it.
         skipped_file: where bad samples are remembered between runs. They are not tried again.
         rng: "worker", torch's seeding; "sample": random numbers depend only on seed, epoch and position.
+        device: where batches arrive: "cuda", "cuda:1", a `torch.device`. CUDA's are copied there ahead.
+        prefetch_to_device: how many batches are copied ahead of the one that is asked for.
         backend: what runs the workers. None: what fits this platform. "portable": spawned processes and nothing that
             only Linux has, which is what Windows and macOS get.
         record: whether to keep a record of this run, in the user's state directory or `HOLDFAST_HOME`: when it began
@@ -88,6 +91,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         recycle_after: int | None = None,
         skipped_file: str | os.PathLike[str] | None = None,
         rng: Literal["worker", "sample"] = "worker",
+        device: str | int | torch.device | None = None,
+        prefetch_to_device: int = 2,
         backend: str | None = None,
         record: bool = True,
     ) -> None:
@@ -110,6 +115,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             backends.check_name(backend)
             if num_workers == 0:
                 policy.check_without_workers()
+        self.device, self._device = device, placement.parse_device(device)
+        self.prefetch_to_device = placement.check_ahead(prefetch_to_device)
+        self.streams: list[Any] = []
         self.on_error, self.max_retries, self.retry_on = on_error, max_retries, retry_on
         self.max_skipped, self.max_restarts, self.sample_timeout = max_skipped, max_restarts, sample_timeout
         self.memory_limit, self.memory_budget, self.recycle_after = memory_limit, memory_budget, recycle_after
@@ -143,6 +151,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)
         self._counters = self._ledger.counters
 
+    # `streams`: CUDA streams, other than the current one, on which batches are copied while pinned memory is in use:
+    # loader.streams.append(stream). A slot is filled again only when all of them have passed the end of its batch.
+
     @property
     def incidents(self) -> Incidents:
         """Everything that went wrong so far, and what was done about it."""
@@ -165,9 +176,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         if self.num_workers == 0:
             ours = self._ledger.policy.changes_loading
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
-            return InProcessIterator(self) if ours else PlainIterator(self)
+            return in_process_type(self, ours=ours)(self)
         self.check_worker_number_rationality()
-        iterator = LoaderIterator(self, backends.find(self.backend))
+        iterator = iterator_type(self)(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator
 
@@ -193,7 +204,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_iterators": None}
+        return {**self.__dict__, "_iterators": None, "streams": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _iterators=weakref.WeakSet())

@@ -88,7 +88,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._first_unit = 0  # of this epoch
         self._budget = self._policy.resolve_budget(allowance.resolve)
         self._schedule = self._new_schedule(first_unit=0)
-        self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
+        self._pool = self._make_pool(loader, self._schedule.capacity + _SPARE_SLOTS)
         self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
         self._ledger.run.begin(loader, self._backend.start_method)
         self._units = Units(self._pool, self._backend)
@@ -119,6 +119,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         except BaseException:
             self._shutdown_workers()
             raise
+
+    def _make_pool(self, loader: Any, warm_slots: int) -> SlotPool:
+        return SlotPool(warm_slots)
 
     def _wrap_init_fn(self, init_fn: Any) -> Any:
         if not isinstance(self._dataset, IterDataPipe | MapDataPipe):

@@ -15,6 +15,7 @@ import mmap
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any, Self
 
 from holdfast.transport import names
@@ -55,6 +56,12 @@ if sys.platform == "win32":
     def see_all_pages(memory: Any) -> None:
         """Nothing to be done: nobody counts here."""
 
+    def _before_unmap(memory: Any, call: Callable[[], bool]) -> None:
+        memory.last_words = weakref.finalize(memory, call)
+
+    def _address_of(memory: Any) -> int:
+        return ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
+
 else:
     _libc = ctypes.CDLL(None, use_errno=True)
     _libc.mmap.restype = ctypes.c_void_p
@@ -77,9 +84,22 @@ else:
             raise OSError(ctypes.get_errno(), f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
         memory = (ctypes.c_ubyte * nbytes).from_address(address)
         # not at exit: tensors may still be in use then, and the kernel does it anyway
-        memory.mapping = mapping = weakref.finalize(memory, _libc.munmap, address, nbytes)  # type: ignore[attr-defined]
+        memory.mapping = mapping = weakref.finalize(memory, _unmap, address, nbytes)  # type: ignore[attr-defined]
         mapping.atexit = False
         return memory
+
+    _last_words: dict[int, Callable[[], bool]] = {}  # by address: what is to be done before unmapping
+
+    def _unmap(address: int, nbytes: int) -> None:
+        last_words = _last_words.pop(address, None)
+        if last_words is None or last_words():
+            _libc.munmap(address, nbytes)
+
+    def _before_unmap(memory: Any, call: Callable[[], bool]) -> None:
+        _last_words[ctypes.addressof(memory)] = call
+
+    def _address_of(memory: Any) -> int:
+        return ctypes.addressof(memory)
 
     def _give_back(memory: Any, start: int, stop: int) -> None:
         # (the collector unmaps before it has an iterator in the same cycle close its pool)
@@ -134,6 +154,19 @@ class Segment:
         stop = stop // PAGE * PAGE
         if start < stop:
             _give_back(self._memory, start, stop)
+
+    @property
+    def memory(self) -> object:
+        """What keeps the mapping."""
+        return self._memory
+
+    @property
+    def address(self) -> int:
+        return _address_of(self._memory)
+
+    def before_unmap(self, call: Callable[[], bool]) -> None:
+        """Have `call`, which must not hold this segment, called before the mapping goes. If False, it stays."""
+        _before_unmap(self._memory, call)
 
     def close_fd(self) -> None:
         """Close the descriptor; mapping and views stay valid."""

@@ -37,7 +37,7 @@ from holdfast.transport.segments import PAGE, Handle, Segment, slot_bytes_for
 _FIRST_GUESS = 1 << 20
 _FIRST_SEGMENT_SLOTS = 4
 _LARGEST_SEGMENT_SLOTS = 256
-_SLACK = 2  # how much more than expected a free slot may keep in memory
+SLACK = 2  # how much more than expected a free slot may keep in memory
 
 
 class ViewRef(weakref.ref[Any]):
@@ -112,6 +112,8 @@ class Slot:
 class SlotPool:
     """All slots of one loader. `warm_slots` free ones keep their memory; the rest give it back."""
 
+    slot_type: type[Slot] = Slot
+
     def __init__(self, warm_slots: int) -> None:
         self.warm_slots = warm_slots
         self._owner_pid = os.getpid()
@@ -146,7 +148,7 @@ class SlotPool:
         """
         segment = self._add(PooledSegment(handle, nbytes), slots=1)
         segment.is_reusable = self.new_name is None
-        return Slot(segment, 0, nbytes)
+        return self.slot_type(segment, 0, nbytes)
 
     def release(self, slot: Slot) -> None:
         """The slot has no views (any more): use it again."""
@@ -162,7 +164,7 @@ class SlotPool:
     def saw_batch(self, nbytes: int) -> None:
         if self._forecast.saw(nbytes):
             for slot in self._warm:
-                slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)
+                slot.give_back(keep_bytes=SLACK * self._forecast.nbytes)
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
@@ -283,7 +285,7 @@ class SlotPool:
         if self._closed or too_small or len(self._warm) >= self.warm_slots or not slot.segment.is_reusable:
             self._cool(slot)
         else:
-            slot.give_back(keep_bytes=_SLACK * self._forecast.nbytes)
+            slot.give_back(keep_bytes=SLACK * self._forecast.nbytes)
             self._warm.append(slot)
 
     def _cool_small_ones(self) -> None:
@@ -313,7 +315,7 @@ class SlotPool:
         count = min(max(of_this_size, _FIRST_SEGMENT_SLOTS), _LARGEST_SEGMENT_SLOTS)
         name = self.new_name() if self.new_name is not None else ""
         segment = self._add(PooledSegment.create(slot_bytes * count, name), slots=count)
-        fresh = [Slot(segment, k * slot_bytes, slot_bytes) for k in range(count)]
+        fresh = [self.slot_type(segment, k * slot_bytes, slot_bytes) for k in range(count)]
         segment.slots_out = 1
         self._cold.extend(reversed(fresh[1:]))
         return fresh[0]

@@ -1,0 +1,64 @@
+"""Copies batches to a CUDA device on a side stream, and gives them to the user's stream when they are there.
+
+    carry: side stream ── copy ── event            give out: user's stream waits for the event (the host does not),
+                                                    and the memory is marked as used by that stream
+
+Invariants:
+- No more than `most_unfinished` copies are under way: who asks for more waits for the oldest.
+- Memory on the device belongs to the side stream; `record_stream` keeps it from being used again while the user's
+  stream may still read it.
+
+Runs in: main process (the user's thread).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.device.moving import Mover, move_others
+
+
+class Carried:
+    """A batch on its way."""
+
+    __slots__ = ("batch", "event", "has_others", "tensors")
+
+    def __init__(self, batch: Any, tensors: list[Tensor], event: Any, *, has_others: bool) -> None:
+        self.batch, self.tensors, self.event, self.has_others = batch, tensors, event, has_others
+
+
+class CudaCarrier:
+    """One device, one side stream."""
+
+    def __init__(self, device: torch.device, most_unfinished: int) -> None:
+        index: int | None = device.index  # (typed as if there always were one)
+        self.device = torch.device(device.type, torch.cuda.current_device() if index is None else index)
+        self.stream: Any = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._most_unfinished = most_unfinished
+        self._unfinished: deque[Any] = deque()
+
+    def carry(self, batch: Any) -> Carried:
+        """Start the copy. The batch may be let go at once: its slots are fenced by the side stream."""
+        unfinished = self._unfinished
+        while unfinished and unfinished[0].query():
+            unfinished.popleft()
+        while len(unfinished) >= self._most_unfinished:
+            unfinished.popleft().synchronize()
+        mover = Mover(self.device)
+        with torch.cuda.stream(self.stream):
+            batch = mover.move(batch)
+        event = self.stream.record_event()
+        unfinished.append(event)
+        return Carried(batch, mover.moved, event, has_others=mover.has_others)
+
+    def give_out(self, carried: Carried) -> Any:
+        """The batch, for whatever the caller's thread does on its current stream from here on."""
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(carried.event)
+        for tensor in carried.tensors:
+            tensor.record_stream(current)
+        return move_others(carried.batch, self.device) if carried.has_others else carried.batch

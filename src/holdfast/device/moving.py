@@ -1,0 +1,116 @@
+"""The tensors of a batch moved to a device, its structure and everything else as it was.
+
+Containers are rebuilt as torch's `pin_memory` rebuilds them. An object with its own `to()` moves itself, and so do
+sparse and nested tensors and subclasses: what they hold cannot be seen from
+outside, and they are left for `move_others`.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Change = Callable[[Any], Any]
+
+
+class Mover:
+    """Moves the tensors of one batch. `moved`: those on the device; `has_others`: something has a `to()` of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._known: dict[int, Tensor] = {}  # a tensor that is in the batch twice is in the result twice
+        self.moved: list[Tensor] = []
+        self.has_others = False
+
+    def move(self, batch: Any) -> Any:
+        return change_leaves(batch, self._move_leaf)
+
+    def _move_leaf(self, leaf: Any) -> Any:
+        if not _is_plain(leaf):
+            self.has_others = self.has_others or _moves_itself(leaf)
+            return leaf
+        known = self._known.get(id(leaf))
+        if known is None:
+            known = self._known[id(leaf)] = move_tensor(leaf, self._device)
+            self.moved.append(known)
+        return known
+
+
+def move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the current stream, without waiting for it."""
+    source = tensor.detach() if tensor.requires_grad else tensor
+    if device.type == "cuda" and not source.is_pinned():
+        source = source.pin_memory()
+    moved = source.to(device, non_blocking=True)
+    return moved.requires_grad_() if tensor.requires_grad else moved
+
+
+def move_others(batch: Any, device: torch.device) -> Any:
+    """What moves itself, on the current stream."""
+    return change_leaves(batch, lambda leaf: _moved_by_itself(leaf, device) if _moves_itself(leaf) else leaf)
+
+
+def move_all(batch: Any, device: torch.device) -> Any:
+    """Tensors and what moves itself, on the current stream."""
+    return move_others(Mover(device).move(batch), device)
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Dense memory on the CPU, and nothing else to it."""
+    return type(leaf) is Tensor and leaf.is_cpu and leaf.layout is torch.strided and not leaf.is_nested
+
+
+def _moves_itself(leaf: Any) -> bool:
+    return not _is_plain(leaf) and not isinstance(leaf, type) and callable(getattr(leaf, "to", None))
+
+
+def _moved_by_itself(leaf: Any, device: torch.device) -> Any:
+    try:
+        return leaf.to(device, non_blocking=True)
+    except TypeError:
+        return leaf.to(device)
+
+
+def change_leaves(data: Any, change: Change) -> Any:
+    """`data` with `change` applied to everything in it that is not a container."""
+    if isinstance(data, Tensor | str | bytes) or _moves_itself(data):
+        return change(data)
+    if isinstance(data, Mapping):
+        return _change_mapping(data, change)
+    if isinstance(data, tuple):
+        items = [change_leaves(item, change) for item in data]
+        return type(data)(*items) if hasattr(data, "_fields") else type(data)(items)
+    if isinstance(data, Sequence):
+        return _change_sequence(data, change)
+    return change(data)
+
+
+def _change_mapping(data: Mapping[Any, Any], change: Change) -> Any:
+    items = {key: change_leaves(value, change) for key, value in data.items()}
+    try:
+        if isinstance(data, MutableMapping):
+            clone = copy.copy(data)
+            clone.update(items)
+            return clone
+        return type(data)(items)  # type: ignore[call-arg]
+    except TypeError:
+        return items
+
+
+def _change_sequence(data: Sequence[Any], change: Change) -> Any:
+    items = [change_leaves(item, change) for item in data]
+    try:
+        if isinstance(data, MutableSequence):
+            clone = copy.copy(data)
+            for at, item in enumerate(items):
+                clone[at] = item
+            return clone
+        return type(data)(items)  # type: ignore[call-arg]
+    except TypeError:
+        return items

@@ -1,0 +1,294 @@
+"""Loaders that pin, and loaders that deliver on a device, with a device that is not there and workers that are.
+
+What a copy reads is what lies at its address when its turn comes (`fake_device`): a slot that was used again too early
+shows in the data.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+import holdfast
+from fake_device import FakeDriver, FakeFence, FakeStream, FakeStreams, address_of, run_a_little
+from holdfast.device.carrier import Carried
+from holdfast.device.moving import Mover, change_leaves, move_all, move_others
+from holdfast.loader import iterator, pinned
+
+Pair = collections.namedtuple("Pair", "image label")
+
+
+class Numbered(Dataset[Any]):
+    """Sample k is full of k. Some of them kill their worker, once."""
+
+    def __init__(self, length: int, width: int = 3000, deadly: frozenset[int] = frozenset(), folder: str = "") -> None:
+        self.length, self.width, self.deadly, self.folder = length, width, deadly, folder
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index in self.deadly:
+            marker = Path(self.folder, str(index))
+            if not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return torch.full((self.width,), index, dtype=torch.int32)
+
+
+class Raises(Numbered):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 5:
+            raise LookupError("no such sample")
+        return super().__getitem__(index)
+
+
+class Structured(Numbered):
+    def __getitem__(self, index: int) -> Any:
+        image = super().__getitem__(index)
+        return {"pair": Pair(image, index), "name": f"sample {index}", "array": np.arange(3), "same": [image, 1.5]}
+
+
+class FakeCarrier:
+    """What `CudaCarrier` is to a real device: the tensors of a batch arrive when the side stream gets to them."""
+
+    made: ClassVar[list[FakeCarrier]] = []
+
+    def __init__(self, device: torch.device, most_unfinished: int) -> None:
+        self.device, self.most_unfinished = device, most_unfinished
+        self.stream = FakeStream(DRIVERS[-1])
+        self.most_ahead = 0
+        self.made.append(self)
+
+    def carry(self, batch: Any) -> Carried:
+        moved: list[Any] = []
+
+        def move(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            arriving = self.stream.copy(*address_of(leaf))
+            moved.append(arriving)
+            return torch.frombuffer(arriving, dtype=leaf.dtype).view(leaf.shape)
+
+        carried = change_leaves(batch, move)
+        return Carried(carried, [], FakeFence([self.stream]), has_others=False)
+
+    def give_out(self, carried: Carried) -> Any:
+        self.most_ahead = max(self.most_ahead, self.stream.asked - self.stream.done)
+        assert carried.event.wait(60)
+        return carried.batch
+
+
+DRIVERS: list[FakeDriver] = []
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """torch believes in an accelerator, and ours is asked wherever CUDA would be."""
+    known = SimpleNamespace(driver=FakeDriver(), streams=[], declared=None)
+    DRIVERS.append(known.driver)
+    known.streams += [FakeStream(known.driver), FakeStream(known.driver)]
+
+    def make_streams(declared: Any, always: Any = None, *, follows_user: bool = True) -> FakeStreams:
+        known.declared = declared
+        return FakeStreams(known.streams if always is None else always)
+
+    fakes = SimpleNamespace(CudaRegistrar=lambda index: known.driver, CudaStreams=make_streams)
+    monkeypatch.setattr(pinned, "cuda", fakes)
+    monkeypatch.setattr(pinned, "CudaCarrier", FakeCarrier)
+    monkeypatch.setattr(pinned, "_accelerator", lambda: "cuda")
+    monkeypatch.setattr(pinned, "_check_available", lambda device: None)
+    monkeypatch.setattr(pinned, "_said", [])
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(iterator.torch_pin, "pin_memory", lambda batch, device=None: batch)
+    yield known
+    DRIVERS.remove(known.driver)
+    FakeCarrier.made.clear()
+    assert not known.driver.registered  # nothing stays registered when the loader is gone
+
+
+def numbers(start: int, count: int, width: int = 3000) -> torch.Tensor:
+    return torch.arange(start, start + count, dtype=torch.int32)[:, None].expand(count, width)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_pinned_batches_reach_the_device_as_they_were(device: SimpleNamespace, persistent: bool) -> None:
+    """On two streams that get on as they like, over epochs."""
+    dice = random.Random(1)
+    loader = holdfast.DataLoader(
+        Numbered(1200), batch_size=4, num_workers=2, pin_memory=True, persistent_workers=persistent
+    )
+    arriving = []
+    for _ in range(2):
+        for batch in loader:
+            arriving.append(dice.choice(device.streams).copy(*address_of(batch)))
+            del batch
+            run_a_little(device.streams, dice)
+    loader.close()
+    for stream in device.streams:
+        stream.run(10**6)
+    for number, arrived in enumerate(arriving):
+        batch = torch.frombuffer(arrived, dtype=torch.int32).view(4, -1)
+        assert torch.equal(batch, numbers(number % 300 * 4, 4)), number
+
+
+def test_slots_are_registered_once_in_an_epoch(device: SimpleNamespace) -> None:
+    with holdfast.DataLoader(Numbered(1200), batch_size=4, num_workers=2, pin_memory=True) as loader:
+        for batch in loader:
+            assert device.driver.is_pinned(*address_of(batch))
+            del batch
+    registrations = [address for call, address in device.driver.calls if call == "register"]
+    assert len(registrations) < 40
+
+
+def test_streams_are_declared_on_the_loader(device: SimpleNamespace) -> None:
+    """The list itself is looked at, whenever a batch is let go."""
+    loader = holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, pin_memory=True)
+    for _ in loader:
+        assert device.declared is loader.streams
+
+
+def test_a_refusal_is_said_once_and_batches_come_as_torch_pins_them(device: SimpleNamespace) -> None:
+    device.driver.most_bytes = 0
+    loader = holdfast.DataLoader(Numbered(80), batch_size=4, num_workers=2, pin_memory=True)
+    with loader, pytest.warns(holdfast.HoldfastWarning, match="refused to pin .* out of memory") as said:
+        batches = [batch.clone() for batch in loader]
+    assert len(said) == 1
+    assert torch.equal(torch.cat(batches), numbers(0, 80))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_batches_arrive_on_the_device_in_order(device: SimpleNamespace, depth: int) -> None:
+    """Copied ahead, as far as was asked for and they were there."""
+    options: dict[str, Any] = {"device": "cuda", "prefetch_to_device": depth}
+    with holdfast.DataLoader(Numbered(1200), batch_size=4, num_workers=2, **options) as loader:
+        for number, batch in enumerate(loader):
+            assert torch.equal(batch, numbers(number * 4, 4)), number
+    assert number == 299
+    assert 1 <= FakeCarrier.made[0].most_ahead <= depth + 1
+
+
+def test_workers_that_die_change_nothing_on_the_device(device: SimpleNamespace, tmp_path: Any) -> None:
+    deadly = frozenset({17, 100, 101, 333})
+    dataset = Numbered(400, deadly=deadly, folder=str(tmp_path))
+    with holdfast.DataLoader(dataset, batch_size=4, num_workers=2, device="cuda") as loader:
+        batches = list(loader)
+        assert loader.stats().restarts == len(deadly)
+    assert torch.equal(torch.cat(batches), numbers(0, 400))
+
+
+def test_an_exception_comes_at_its_place_and_the_next_batch_after_it(device: SimpleNamespace) -> None:
+    with holdfast.DataLoader(Raises(16), batch_size=2, num_workers=2, device="cuda") as loader:
+        batches, epoch = [], iter(loader)
+        for _ in range(2):
+            batches.append(next(epoch))
+        with pytest.raises(LookupError):
+            next(epoch)
+        batches.extend(epoch)
+    assert [int(batch[0, 0]) for batch in batches] == [0, 2, 6, 8, 10, 12, 14]
+
+
+def test_an_epoch_that_is_left_early_is_followed_by_a_whole_one(device: SimpleNamespace) -> None:
+    with holdfast.DataLoader(
+        Numbered(64), batch_size=4, num_workers=2, device="cuda", persistent_workers=True
+    ) as loader:
+        batch = next(iter(loader))
+        assert torch.equal(torch.cat(list(loader)), numbers(0, 64))
+        assert torch.equal(batch, numbers(0, 4))
+
+
+def test_a_closed_loader_gives_nothing_more(device: SimpleNamespace) -> None:
+    loader = holdfast.DataLoader(Numbered(64), batch_size=4, num_workers=2, device="cuda")
+    epoch = iter(loader)
+    next(epoch)
+    loader.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(epoch)
+
+
+def test_structure_and_what_is_no_tensor_stay_as_they_are(device: SimpleNamespace) -> None:
+    def alike(batch: Any) -> Any:
+        return change_leaves(batch, lambda leaf: leaf.tolist() if isinstance(leaf, torch.Tensor) else leaf)
+
+    plain = list(holdfast.DataLoader(Structured(8, 5), batch_size=2, num_workers=1))
+    there = list(holdfast.DataLoader(Structured(8, 5), batch_size=2, num_workers=1, device="cuda"))
+    assert [str(alike(batch)) for batch in plain] == [str(alike(batch)) for batch in there]
+    assert type(there[0]["pair"]) is Pair
+
+
+# -- without any device, not even one that is not there ----------------------------------------------------------------
+
+
+class MovesItself:
+    def __init__(self, device: Any = None) -> None:
+        self.device = device
+
+    def to(self, device: Any) -> MovesItself:
+        return MovesItself(device)
+
+
+def test_a_mover_changes_tensors_and_nothing_else() -> None:
+    meta = torch.device("meta")
+    tensor, sparse = torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.eye(3).to_sparse()
+    batch = {"a": [tensor, "text", b"bytes", 3, None], "b": (tensor,), "c": MovesItself(), "d": sparse, "e": range(2)}
+    mover = Mover(meta)
+    moved = mover.move(batch)
+    assert moved["a"][0].device == meta
+    assert (moved["a"][0].dtype, moved["a"][0].requires_grad) == (torch.bfloat16, True)
+    assert moved["a"][0] is moved["b"][0]
+    assert moved["a"][1:] == ["text", b"bytes", 3, None]
+    assert mover.has_others
+    assert (moved["c"].device, moved["d"].device) == (None, torch.device("cpu"))
+    assert batch["a"][0] is tensor
+    whole = move_others(moved, meta)
+    assert (whole["c"].device, whole["d"].device) == (meta, meta)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_any_device_will_do(workers: int, on_error: Any) -> None:
+    """Batches for what is not CUDA are moved when they are asked for."""
+    loader = holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=workers, device="meta", on_error=on_error)
+    with loader:
+        assert [(batch.device.type, batch.shape) for batch in loader] == [("meta", (4, 3000))] * 2
+
+
+def test_the_cpu_is_where_batches_are_anyway() -> None:
+    with holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, device="cpu") as loader:
+        assert torch.equal(torch.cat(list(loader)), numbers(0, 8))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", True, 1.5])
+def test_what_is_no_device_is_refused_at_once(device: Any) -> None:
+    with pytest.raises(ValueError, match="device="):
+        holdfast.DataLoader(Numbered(8), device=device)
+
+
+@pytest.mark.parametrize("ahead", [0, -1, 1.5, True, None])
+def test_so_is_a_wrong_number_ahead(ahead: Any) -> None:
+    with pytest.raises(ValueError, match="prefetch_to_device="):
+        holdfast.DataLoader(Numbered(8), prefetch_to_device=ahead)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_device_that_is_not_there_is_said_so(workers: int) -> None:
+    loader = holdfast.DataLoader(Numbered(8), num_workers=workers, device="cuda")
+    with pytest.raises(RuntimeError, match="torch sees no CUDA device"):
+        iter(loader)
+
+
+def test_moving_all_keeps_what_is_there() -> None:
+    assert move_all([1, "a"], torch.device("meta")) == [1, "a"]
