@@ -67,6 +67,7 @@ class FakeStream:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.asked = self.done = 0
+        self.hangs = False
         self._copies: deque[tuple[int, int, bytearray]] = deque()
         driver.streams.append(self)
 
@@ -103,7 +104,7 @@ class FakeFence:
         """The device goes on working while somebody waits for it, unless it hangs."""
         end = time.monotonic() + timeout_s
         while not self.passed():
-            if any(getattr(stream, "hangs", False) for stream, _ in self._marks) or time.monotonic() > end:
+            if any(stream.hangs for stream, _ in self._marks) or time.monotonic() > end:
                 return False
             for stream, _ in self._marks:
                 stream.run(1)

@@ -12,7 +12,7 @@ import pytest
 
 from fake_device import FakeDriver, FakeStream, FakeStreams, address_of, run_a_little
 from holdfast.device.pinned_slots import PinnedSlot, PinnedSlotPool
-from holdfast.transport.segments import PAGE
+from holdfast.transport.segments import PAGE, Segment
 from holdfast.transport.slots import Slot
 from waits import PATIENCE_S, wait_until
 
@@ -107,9 +107,11 @@ def test_who_runs_ahead_of_the_device_waits_for_it(bench: Bench) -> None:
     assert len(bench.driver.registered) < 20
 
 
-def test_a_device_that_hangs_makes_the_pool_grow_and_nothing_hang(bench: Bench, monkeypatch: Any) -> None:
+def test_a_device_that_hangs_makes_the_pool_grow_and_nothing_hang(monkeypatch: Any) -> None:
+    """Its slots are let go, with their mapping, when it is well again."""
     monkeypatch.setattr("holdfast.device.pinned_slots._WAIT_AT_CLOSE_S", 0.1)
-    bench.streams[0].hangs = True  # type: ignore[attr-defined]
+    bench = Bench()
+    bench.streams[0].hangs = True
     places = set()
     for _ in range(20):
         batch = bench.deliver()
@@ -118,7 +120,11 @@ def test_a_device_that_hangs_makes_the_pool_grow_and_nothing_hang(bench: Bench, 
         del batch
     assert len(places) == 20
     bench.pool.close()
-    bench.streams[0].hangs = False  # type: ignore[attr-defined]
+    assert len(bench.driver.registered) == 20
+    bench.streams[0].hangs = False
+    del bench.pool
+    gc.collect()
+    assert not bench.driver.registered
 
 
 def test_what_the_driver_refuses_is_not_pinned_and_nothing_is_asked_again() -> None:
@@ -202,7 +208,7 @@ def test_a_batch_that_outlives_its_pool_stays_pinned_until_it_is_gone() -> None:
 
 
 def test_memory_stays_while_a_graph_is_captured() -> None:
-    """Nothing may be waited for then, so nothing is let go."""
+    """Nothing may be waited for then, so nothing is let go before the next time that anything is."""
     bench = Bench()
     batch = bench.deliver(MB, b"k")
     where = address_of(batch)
@@ -213,6 +219,10 @@ def test_memory_stays_while_a_graph_is_captured() -> None:
     gc.collect()
     bench.streams[0].run(1)
     assert bytes(arrived) == b"k" * MB
+    assert bench.driver.registered
+    bench.known.is_capturing = False
+    Segment.create(PAGE).close_fd()
+    assert not bench.driver.registered
 
 
 def test_a_forked_process_leaves_the_driver_alone(bench: Bench) -> None:

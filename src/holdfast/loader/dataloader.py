@@ -117,7 +117,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 policy.check_without_workers()
         self.device, self._device = device, placement.parse_device(device)
         self.prefetch_to_device = placement.check_ahead(prefetch_to_device)
-        self.streams: list[Any] = []
+        self.streams: list[Any] = []  # the user's: CUDA streams, beside the current one, that copy pinned batches
         self.on_error, self.max_retries, self.retry_on = on_error, max_retries, retry_on
         self.max_skipped, self.max_restarts, self.sample_timeout = max_skipped, max_restarts, sample_timeout
         self.memory_limit, self.memory_budget, self.recycle_after = memory_limit, memory_budget, recycle_after
@@ -150,9 +150,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             policy.check_length(dataset if is_iterable else self.sampler)
         self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)
         self._counters = self._ledger.counters
-
-    # `streams`: CUDA streams, other than the current one, on which batches are copied while pinned memory is in use:
-    # loader.streams.append(stream). A slot is filled again only when all of them have passed the end of its batch.
 
     @property
     def incidents(self) -> Incidents:

@@ -10,11 +10,13 @@ Runs in: main | worker process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -90,10 +92,18 @@ else:
 
     _last_words: dict[int, Callable[[], bool]] = {}  # by address: what is to be done before unmapping
 
+    _postponed: deque[tuple[int, int]] = deque()  # address, length: what could not be unmapped when it was to be
+
     def _unmap(address: int, nbytes: int) -> None:
-        last_words = _last_words.pop(address, None)
-        if last_words is None or last_words():
-            _libc.munmap(address, nbytes)
+        last_words = _last_words.get(address)
+        if last_words is not None and not last_words():
+            _postponed.append((address, nbytes))
+            return
+        _last_words.pop(address, None)
+        _libc.munmap(address, nbytes)
+        if _postponed:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                _unmap(*_postponed.popleft())
 
     def _before_unmap(memory: Any, call: Callable[[], bool]) -> None:
         _last_words[ctypes.addressof(memory)] = call
@@ -165,7 +175,10 @@ class Segment:
         return _address_of(self._memory)
 
     def before_unmap(self, call: Callable[[], bool]) -> None:
-        """Have `call`, which must not hold this segment, called before the mapping goes. If False, it stays."""
+        """Have `call`, which must not hold this segment, called before the mapping goes.
+
+        If that returns False the mapping stays, and it is asked again when another one goes.
+        """
         _before_unmap(self._memory, call)
 
     def close_fd(self) -> None:

@@ -1,0 +1,93 @@
+"""Fences on CUDA's streams, with streams that are not CUDA's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.device import cuda
+
+
+class Event:
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def query(self) -> bool:
+        return self.is_done
+
+
+class Stream:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record_event(self) -> Event:
+        self.events.append(Event())
+        return self.events[-1]
+
+
+@pytest.fixture
+def current(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The streams that are current, for the test to change."""
+    streams: list[Any] = []
+    monkeypatch.setattr(cuda, "_current_streams", lambda: list(streams))
+    return streams
+
+
+def finish(streams: list[Any]) -> None:
+    for stream in streams:
+        for event in stream.events:
+            event.is_done = True
+
+
+def test_a_fence_has_passed_when_every_stream_has(current: list[Any]) -> None:
+    """The current one, those that were current at earlier calls, and those that were declared, also later."""
+    before, now, declared, later = streams = [Stream() for _ in range(4)]
+    known = cuda.CudaStreams(listed := [declared])
+    current.append(before)
+    known.note()
+    current[:] = [now]
+    listed.append(later)
+    fence = known.fence()
+    for k, stream in enumerate(streams):
+        assert not fence.passed(), k
+        finish([stream])
+    assert fence.passed()
+
+
+def test_a_stream_is_asked_once(current: list[Any]) -> None:
+    stream = Stream()
+    current.append(stream)
+    known = cuda.CudaStreams([stream], [stream])
+    known.note()
+    known.fence()
+    assert len(stream.events) == 1
+
+
+def test_where_the_copies_are_ours_the_users_streams_do_not_count(current: list[Any]) -> None:
+    side, users = Stream(), Stream()
+    current.append(users)
+    known = cuda.CudaStreams((), [side], follows_user=False)
+    known.note()
+    known.fence()
+    assert (len(side.events), len(users.events)) == (1, 0)
+    known.follows_user = True
+    known.fence()
+    assert (len(side.events), len(users.events)) == (2, 1)
+
+
+def test_streams_that_were_current_long_ago_are_forgotten(current: list[Any]) -> None:
+    """Who makes a new one for every step does not make fences longer and longer."""
+    known = cuda.CudaStreams([])
+    for _ in range(100):
+        current[:] = [Stream()]
+        known.note()
+    assert len(known.fence()._events) <= 5
+
+
+def test_a_wait_has_an_end() -> None:
+    stream = Stream()
+    fence = cuda.CudaFence([stream])
+    assert not fence.wait(0.01)
+    finish([stream])
+    assert fence.wait(0.0)
