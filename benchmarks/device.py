@@ -78,6 +78,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget-s", type=float, default=540.0, help="no new measurement is begun past this")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--window-s", type=float, default=1.5, help="of one measurement")
+    parser.add_argument("--warm-up-s", type=float, default=1.5, help="before each measurement")
     parser.add_argument("--workers", default="4,12")
     parser.add_argument("--batch", default="64,256")
     parser.add_argument("--dtypes", default="float32,uint8")

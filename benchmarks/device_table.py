@@ -2,7 +2,8 @@
 
 Invariants: within a round all loaders of a row are measured one after the other, in an order that turns round; a figure
 is the median over rounds, a ratio the median of ratios within a round. A pass ends with a synchronisation, inside the
-time that is counted, and what arrived last is compared with what was sent.
+time that is counted, and what arrived last is compared with what was sent. What is counted is the steady state: how
+long the first batch took is told apart, and until slots are registered and every worker has seen them, time passes.
 Runs in: main.
 """
 
@@ -27,7 +28,6 @@ import holdfast
 from .workloads import SameTensor
 
 SHAPE = (3, 224, 224)
-WARM_UP = 3  # batches for each that may be under way
 LOADERS = ("stock pinned", "stock plain", "ours pinned", "ours on device")
 BUS_BYTES = 1 << 30
 
@@ -79,20 +79,22 @@ def epoch_of(loader: DataLoader[Any]) -> Iterator[Any]:
         epoch._shutdown_workers()
 
 
-def measure(name: str, row: Row, window_s: float, **more: Any) -> Reading:
-    """One pass: warm up, then as many batches as come within the window."""
+def measure(name: str, row: Row, options: Any, **more: Any) -> Reading:
+    """One pass: warm up, for a time and at least a batch of each worker; then what comes within the window."""
     dataset = dataset_of(row.dtype)
     loader = make_loader(name, row, dataset, **more)
     began = time.perf_counter()
     with epoch_of(loader) as epoch:
         there = next(epoch).to("cuda", non_blocking=True)
         first_batch_s = time.perf_counter() - began
-        for _ in range(WARM_UP * row.workers):
+        batches, start = 0, time.perf_counter()
+        while batches < row.workers or time.perf_counter() - start < options.warm_up_s:
             there = next(epoch).to("cuda", non_blocking=True)
+            batches += 1
         torch.cuda.synchronize()
         batches, waited_s, start = 0, 0.0, time.perf_counter()
         now = start
-        while now - start < window_s:
+        while now - start < options.window_s:
             batch = next(epoch)
             waited_s += time.perf_counter() - now
             there = batch.to("cuda", non_blocking=True)
@@ -124,11 +126,11 @@ def measure_table(notes: Any) -> None:
     for row in rows:
         readings: dict[str, list[Reading]] = {name: [] for name in LOADERS}
         for turn in range(options.rounds):
-            if notes.left_s < 4 * (options.window_s + 3):
+            if notes.left_s < len(LOADERS) * options_s(notes):
                 break
             for k in range(len(LOADERS)):
                 name = LOADERS[(k + turn) % len(LOADERS)]
-                readings[name].append(measure(name, row, options.window_s))
+                readings[name].append(measure(name, row, options))
         if not all(readings.values()):
             notes.say(f"no time left for {row.title}")
             break
@@ -209,12 +211,13 @@ def measure_depth(notes: Any) -> None:
                     if notes.left_s < options_s(notes):
                         return
                     more = {"prefetch_to_device": depth, "prefetch_factor": prefetch_factor}
-                    reading = measure(name, row, notes.options.window_s, **more)
+                    reading = measure(name, row, notes.options, **more)
                     notes.keep(f"{name}, {depth} copied, factor {prefetch_factor}, {round_number}", asdict(reading))
 
 
 def options_s(notes: Any) -> float:
-    return float(notes.options.window_s) + 4.0
+    """What one pass takes, about."""
+    return float(notes.options.warm_up_s + notes.options.window_s) + 1.5
 
 
 def profile(notes: Any) -> None:
@@ -223,7 +226,7 @@ def profile(notes: Any) -> None:
         for row in (Row("float32", 64, 12), Row("uint8", 64, 12)):
             profiler = cProfile.Profile()
             profiler.enable()
-            reading = measure(name, row, notes.options.window_s)
+            reading = measure(name, row, notes.options)
             profiler.disable()
             text = io.StringIO()
             pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(28)

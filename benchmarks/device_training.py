@@ -7,6 +7,8 @@ Runs in: main.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import random
@@ -24,9 +26,10 @@ from torch.utils.data import DataLoader, Dataset
 
 import holdfast
 
-from .device_table import SHAPE, Row, dataset_of, epoch_of
+from .device_table import LOADERS, SHAPE, Row, dataset_of, epoch_of, make_loader, options_s
 
 CLASSES = 10
+NO_LOADER = "no loader"
 
 
 class Augmented(Dataset[Any]):
@@ -82,40 +85,53 @@ class Trainer:
 # -- waiting ----------------------------------------------------------------------------------------------------------
 
 
-def waiting_share(loader: DataLoader[Any], batch_size: int, window_s: float) -> dict[str, float]:
-    """Of steps that are waited for one by one: the time inside next() and the copy, as a share."""
+def measure_steps(loader: DataLoader[Any] | None, batch_size: int, options: Any) -> dict[str, float]:
+    """Steps that are waited for one by one: of each, the time inside next() and the copy. Without a loader: no data."""
     trainer, labels = Trainer(), torch.arange(batch_size, device="cuda") % CLASSES
     waited: list[float] = []
     took: list[float] = []
-    with epoch_of(loader) as epoch:
+    same = torch.zeros((batch_size, *SHAPE), dtype=torch.uint8, device="cuda")
+    with contextlib.nullcontext(itertools.repeat(same)) if loader is None else epoch_of(loader) as epoch:
         start = time.perf_counter()
-        while len(took) < 20 or time.perf_counter() - start < window_s + 2.0:
+        while (now := time.perf_counter() - start) < options.warm_up_s + options.window_s or len(took) < 20:
             began = time.perf_counter()
             images = next(epoch).to("cuda", non_blocking=True)
             here = time.perf_counter()
             trainer.step(images, labels)
             torch.cuda.synchronize()
-            waited.append(here - began)
-            took.append(time.perf_counter() - began)
-    warm = len(took) // 4
-    share = sum(waited[warm:]) / sum(took[warm:])
-    return {"waiting share": share, "step ms": median(took[warm:]) * 1e3, "steps": len(took)}
+            if now > options.warm_up_s:
+                waited.append(here - began)
+                took.append(time.perf_counter() - began)
+    return {
+        "waiting share": sum(waited) / sum(took),
+        "waiting ms": median(waited) * 1e3,
+        "step ms": sum(took) / len(took) * 1e3,
+        "steps": len(took),
+    }
 
 
 def measure_waiting(notes: Any) -> None:
-    """Stock with pin_memory, ours with pin_memory, ours with device=; interleaved."""
-    from .device_table import LOADERS, make_loader
+    """Stock with pin_memory, ours with pin_memory, ours with device=; interleaved. And the steps without any loader.
 
-    for batch in (64, 256):
-        for workers in (4, 12):
+    What a loader costs is more than the time inside its next(): its threads take the interpreter from the training
+    loop, its copies the bus. `beyond no loader` is all of it, as a share of the step.
+    """
+    options = notes.options
+    names = (LOADERS[0], *LOADERS[2:])
+    for batch in map(int, options.batch.split(",")):
+        for workers in map(int, options.workers.split(",")):
             row = Row("uint8", batch, workers)
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in (LOADERS[0], *LOADERS[2:])}
-            for _ in range(notes.options.rounds):
-                if notes.left_s < 3 * (notes.options.window_s + 5):
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in (*names, NO_LOADER)}
+            for turn in range(options.rounds):
+                if notes.left_s < len(found) * options_s(notes):
                     return
-                for name, passes in found.items():
+                ideal = measure_steps(None, batch, options)
+                found[NO_LOADER].append(ideal)
+                for k in range(len(names)):
+                    name = names[(k + turn) % len(names)]
                     loader = make_loader(name, row, dataset_of(row.dtype))
-                    passes.append(waiting_share(loader, batch, notes.options.window_s))
+                    steps = measure_steps(loader, batch, options)
+                    found[name].append({**steps, "beyond no loader": 1 - ideal["step ms"] / steps["step ms"]})
             medians = {
                 name: {key: median(each[key] for each in passes) for key in passes[0]} for name, passes in found.items()
             }

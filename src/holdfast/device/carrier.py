@@ -14,11 +14,13 @@ Runs in: main process (the user's thread).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from holdfast.device.cuda import current_stream
 from holdfast.device.moving import Mover, move_others
 
 
@@ -49,15 +51,25 @@ class CudaCarrier:
         while len(unfinished) >= self._most_unfinished:
             unfinished.popleft().synchronize()
         mover = Mover(self.device)
-        with torch.cuda.stream(self.stream):
-            batch = mover.move(batch)
+        batch = self._on_the_side(mover.move, batch)
         event = self.stream.record_event()
         unfinished.append(event)
         return Carried(batch, mover.moved, event, has_others=mover.has_others)
 
+    def _on_the_side(self, move: Callable[[Any], Any], batch: Any) -> Any:
+        if torch.cuda.current_device() != self.device.index:
+            with torch.cuda.stream(self.stream):
+                return move(batch)
+        before = current_stream(self.device.index)
+        torch.cuda.set_stream(self.stream)
+        try:
+            return move(batch)
+        finally:
+            torch.cuda.set_stream(before)
+
     def give_out(self, carried: Carried) -> Any:
         """The batch, for whatever the caller's thread does on its current stream from here on."""
-        current = torch.cuda.current_stream(self.device)
+        current = current_stream(self.device.index)
         current.wait_event(carried.event)
         for tensor in carried.tensors:
             tensor.record_stream(current)

@@ -6,6 +6,7 @@ initialise CUDA. Runs in: main process.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -80,11 +81,14 @@ class CudaStreams:
         self._noted: dict[Any, None] = {}  # in the order in which they were last current
 
     def note(self) -> None:
+        if not self.follows_user:
+            return
         noted = self._noted
-        for stream in _current_streams():
+        current = _current_streams()
+        for stream in current:
             noted.pop(stream, None)
             noted[stream] = None
-        while len(noted) > max(_MOST_NOTED, torch.cuda.device_count()):
+        while len(noted) > max(_MOST_NOTED, len(current)):
             del noted[next(iter(noted))]
 
     def fence(self) -> CudaFence:
@@ -98,10 +102,31 @@ class CudaStreams:
         return not torch.cuda.is_current_stream_capturing()
 
 
+_streams: dict[tuple[int, int, int], Any] = {}  # a stream's own numbers -> the object for it; one is as good as another
+_MOST_KEPT = 64
+
+
+def current_stream(device_index: int) -> Any:
+    """As torch.cuda.current_stream(), which takes ten times as long to find out which device is meant."""
+    numbers = torch._C._cuda_getCurrentStream(device_index)  # type: ignore[attr-defined]
+    stream = _streams.get(numbers)
+    if stream is None:
+        if len(_streams) >= _MOST_KEPT:
+            _streams.clear()
+        stream = _streams[numbers] = torch.cuda.current_stream(device_index)
+    return stream
+
+
+@functools.cache
+def _device_count() -> int:
+    """It does not change once CUDA is initialised, as it is where this is asked."""
+    return torch.cuda.device_count()
+
+
 def _current_streams() -> list[Any]:
     """Of every device that this process has used."""
-    count = torch.cuda.device_count()
+    count = _device_count()
     if count == 1:
-        return [torch.cuda.current_stream()]
+        return [current_stream(0)]
     has_context: Any = torch._C._cuda_hasPrimaryContext  # type: ignore[attr-defined]
-    return [torch.cuda.current_stream(index) for index in range(count) if has_context(index)]
+    return [current_stream(index) for index in range(count) if has_context(index)]

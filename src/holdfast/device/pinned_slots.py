@@ -28,6 +28,7 @@ from holdfast.device.registering import Pin, Registering, State
 from holdfast.transport.segments import PAGE
 from holdfast.transport.slots import SLACK, PooledSegment, Slot, SlotPool
 
+_MOST_FENCED = 8  # batches by which the user may be ahead of the device: more would only be more memory to register
 _WAIT_FOR_DEVICE_S = 1.0  # before the pool grows all the same
 _WAIT_AT_CLOSE_S = 5.0
 _WAIT_AT_THE_END_S = 30.0  # of a mapping; past it the mapping stays, for a device that hangs may still read it
@@ -76,11 +77,10 @@ class PinnedSlotPool(SlotPool):
     def __init__(self, warm_slots: int, registrar: Registrar, streams: Streams) -> None:
         super().__init__(warm_slots)
         self.streams = streams
-        self.most_fenced = warm_slots
+        self.most_fenced = min(warm_slots, _MOST_FENCED)
         self._registering = Registering(registrar)
         self._mapped: dict[int, _Mapped] = {}  # by number of the segment
         self._fenced: deque[tuple[PinnedSlot, Fence]] = deque()  # free, but the device may still read them
-        self._knows_size = False
 
     @property
     def refusal(self) -> str:
@@ -94,15 +94,14 @@ class PinnedSlotPool(SlotPool):
             self.collect()
         if self._fenced:
             self._take_passed()
-        slot = super().acquire(at_least_bytes)
-        assert isinstance(slot, PinnedSlot)
-        if slot.pin is None and self._knows_size:
-            self._pin(slot, 0)  # meanwhile its batch is loaded
-        return slot
+        return super().acquire(at_least_bytes)
 
     def arrived(self, slots: Sequence[Slot], used: Iterable[int]) -> None:
-        """A batch lies in these slots: have so much of each registered by the time it is due."""
-        self._knows_size = True
+        """A batch lies in these slots: have so much of each registered by the time it is due.
+
+        Not before: pages that a worker has touched are registered nine times as fast as those that the driver must
+        have made, and all workers touch theirs at once.
+        """
         for slot, nbytes in zip(slots, used, strict=True):
             assert isinstance(slot, PinnedSlot)
             if slot.pin is not None and slot.pin.nbytes < nbytes:

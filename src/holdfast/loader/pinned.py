@@ -117,6 +117,8 @@ class DeviceIterator(PinnedIterator):
                 raise first
             finally:
                 del first  # its traceback holds this frame, and this frame the iterator
+        if first.has_others:
+            self._streams.note()  # on which they are copied
         return self._carrier.give_out(first)
 
     def _go_on(self, carrier: CudaCarrier) -> None:

@@ -58,6 +58,9 @@ if sys.platform == "win32":
     def see_all_pages(memory: Any) -> None:
         """Nothing to be done: nobody counts here."""
 
+    def map_pages(address: int, nbytes: int) -> None:
+        """Not possible here: they are mapped as they are written to."""
+
     def _before_unmap(memory: Any, call: Callable[[], bool]) -> None:
         memory.last_words = weakref.finalize(memory, call)
 
@@ -72,7 +75,7 @@ else:
     _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _MAP_FAILED = ctypes.c_void_p(-1).value
     _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)  # Linux
-    _MADV_POPULATE_READ = 22  # Linux 5.14
+    _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 
     def map_memory(fd: int, name: str, nbytes: int, *, is_private: bool = False) -> Any:
         """Map a file for as long as anyone holds a buffer of the result. Private: writes stay in this process.
@@ -123,6 +126,15 @@ else:
         """
         if sys.platform == "linux":
             _libc.madvise(ctypes.addressof(memory), ctypes.sizeof(memory), _MADV_POPULATE_READ)
+
+    def map_pages(address: int, nbytes: int) -> None:
+        """Map what is about to be written to, all at once: a fault for each page costs several times as much.
+
+        Where that is refused, the faults come, and with them whatever was the reason.
+        """
+        if sys.platform == "linux":
+            start = address // PAGE * PAGE
+            _libc.madvise(start, address + nbytes - start, _MADV_POPULATE_WRITE)
 
 
 class Segment:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.transport.segments import Handle, Segment, discard, slot_bytes_for
+from holdfast.transport.segments import Handle, Segment, discard, map_pages, slot_bytes_for
 
 _ALIGN = 64  # a cache line: what vectorised kernels like, and more than any dtype needs
+_WORTH_MAPPING = 1 << 20  # bytes at once; for less, the faults cost no more than asking
 
 
 @dataclass(slots=True)
@@ -31,7 +32,15 @@ class Area:
     nbytes: int
     used: int = 0
     peak: int = 0  # the most that was used for this unit: what was written and forgotten takes memory too
+    mapped: int = 0  # bytes from its start whose pages this process has: every slot is new to every worker once
     spilled: Segment | None = None
+
+    def take(self, start: int, nbytes: int) -> None:
+        """Give out these bytes, which will be written to."""
+        self.used = start + nbytes
+        if self.used - self.mapped >= _WORTH_MAPPING:
+            map_pages(self.address + self.mapped, self.used - self.mapped)
+            self.mapped = self.used
 
 
 def area_of(view: memoryview) -> Area:
@@ -82,10 +91,10 @@ class SlotWriter:
         area = self.areas[last]
         start = -(-area.used // _ALIGN) * _ALIGN
         if start + nbytes <= area.nbytes:
-            area.used = start + nbytes
+            area.take(start, nbytes)
             return last, start
         self._spill(max(nbytes, 2 * area.nbytes))
-        self.areas[-1].used = nbytes
+        self.areas[-1].take(0, nbytes)
         return last + 1, 0
 
     def tensor(self, dtype: torch.dtype, shape: tuple[int, ...], nbytes: int) -> Tensor:
