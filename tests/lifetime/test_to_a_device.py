@@ -60,34 +60,41 @@ class Structured(Numbered):
         return {"pair": Pair(image, index), "name": f"sample {index}", "array": np.arange(3), "same": [image, 1.5]}
 
 
-class FakeCarrier:
+class FakeCarrier(FakeStream):
     """What `CudaCarrier` is to a real device: the tensors of a batch arrive when the side stream gets to them."""
 
     made: ClassVar[list[FakeCarrier]] = []
 
     def __init__(self, device: torch.device, most_unfinished: int) -> None:
+        super().__init__(DRIVERS[-1])
         self.device, self.most_unfinished = device, most_unfinished
-        self.stream = FakeStream(DRIVERS[-1])
         self.most_ahead = 0
         self.made.append(self)
 
-    def carry(self, batch: Any) -> Carried:
+    def carry(self, batch: Any, *, is_pinned: bool) -> Carried:
         moved: list[Any] = []
+        assert is_pinned == all(self.driver.is_pinned(*address_of(leaf)) for leaf in tensors_of(batch))
 
         def move(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
-            arriving = self.stream.copy(*address_of(leaf))
+            arriving = self.copy(*address_of(leaf))
             moved.append(arriving)
             return torch.frombuffer(arriving, dtype=leaf.dtype).view(leaf.shape)
 
         carried = change_leaves(batch, move)
-        return Carried(carried, [], FakeFence([self.stream]), has_others=False)
+        return Carried(carried, [], FakeFence([self]), has_others=False)
 
     def give_out(self, carried: Carried) -> Any:
-        self.most_ahead = max(self.most_ahead, self.stream.asked - self.stream.done)
+        self.most_ahead = max(self.most_ahead, self.asked - self.done)
         assert carried.event.wait(60)
         return carried.batch
+
+
+def tensors_of(batch: Any) -> list[torch.Tensor]:
+    found: list[Any] = []
+    change_leaves(batch, found.append)
+    return [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
 
 
 DRIVERS: list[FakeDriver] = []

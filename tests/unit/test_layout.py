@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
+import subprocess
+import sys
 import threading
-import warnings
 from typing import Any
 
 import numpy as np
@@ -243,14 +245,35 @@ def test_a_plain_tensor_and_its_conjugate_arrive_together(order: list[int]) -> N
     pool.close()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("layout_name", ["sparse_coo", "sparse_csr"])
+def test_torch_does_not_warn_of_checks_that_nobody_asked_for(layout_name: str) -> None:
+    """It does so once in a process, so in one of its own: where a sparse tensor is rebuilt without a word about them."""
+    code = f"""
+import warnings, torch
+from unit.one_process import travel
+from holdfast.transport.slots import SlotPool
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # of layouts that are new, and of what the sender does
+    sent = torch.eye(3).to_sparse(layout=torch.{layout_name})
+checks = torch.sparse.check_sparse_tensor_invariants
+before = checks.is_enabled()
+received = travel(sent, SlotPool(2))
+assert checks.is_enabled() == before and torch.equal(received.to_dense(), torch.eye(3))
+"""
+    command = [sys.executable, "-W", "error::UserWarning", "-c", code]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+    assert run.returncode == 0, run.stderr.decode()
+
+
 @pytest.mark.parametrize("layout_name", ["sparse_coo", "sparse_csr", "sparse_csc"])
 def test_sparse_tensors_arrive_sparse_and_leave_with_the_user(layout_name: str) -> None:
     """Their parts are views of the slot, and nothing else keeps them."""
     pool = SlotPool(warm_slots=4)
     dense = torch.eye(50)
     sparse = dense.to_sparse(layout=getattr(torch, layout_name))
-    with warnings.catch_warnings(action="ignore"):  # torch's own, about checks that are off
-        received = travel(sparse, pool)
+    received = travel(sparse, pool)
     assert received.layout == sparse.layout
     assert torch.equal(received.to_dense(), dense)
     assert pool.in_use()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
+import sys
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.transport.segments import Segment, slot_bytes_for
+from holdfast.transport.segments import PAGE, Segment, slot_bytes_for
 from holdfast.transport.writer import SlotWriter, area_of
 
 from .readings import descriptors
@@ -236,3 +238,27 @@ def test_descriptors_of_what_was_spilled_are_closed(how: str) -> None:
         writer.end()
         writer.end()
     assert descriptors() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pages are mapped one by one")
+def test_large_space_is_mapped_at_once_and_small_space_as_it_is_written() -> None:
+    """A worker meets every slot for the first time once: a fault for each page would take longer than the copy."""
+    segment = Segment.create(64 << 20)
+    try:
+        writer = begun(segment.view)
+
+        def there() -> int:
+            return os.fstat(segment.fd).st_blocks * 512
+
+        writer.reserve(64 << 10)
+        assert there() == 0
+        writer.reserve(8 << 20)
+        assert (8 << 20) <= there() < (9 << 20)
+        source = b"x" * (8 << 20)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        segment.view[: 8 << 20] = source
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        assert faults < (8 << 20) // PAGE // 4
+        writer.end()
+    finally:
+        segment.close_fd()

@@ -42,17 +42,23 @@ class CudaCarrier:
         self.stream: Any = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._most_unfinished = most_unfinished
         self._unfinished: deque[Any] = deque()
+        self._last: Any = None  # the event behind everything that was asked of the side stream
 
-    def carry(self, batch: Any) -> Carried:
+    def record_event(self) -> Any:
+        """For a fence, as a stream has it. Nobody else uses the side stream: the event of the last copy serves."""
+        return self._last if self._last is not None else self.stream.record_event()
+
+    def carry(self, batch: Any, *, is_pinned: bool) -> Carried:
         """Start the copy. The batch may be let go at once: its slots are fenced by the side stream."""
         unfinished = self._unfinished
         while unfinished and unfinished[0].query():
             unfinished.popleft()
         while len(unfinished) >= self._most_unfinished:
             unfinished.popleft().synchronize()
-        mover = Mover(self.device)
+        mover = Mover(self.device, is_pinned=is_pinned)
+        self._last = None  # until all of it has been asked for
         batch = self._on_the_side(mover.move, batch)
-        event = self.stream.record_event()
+        event = self._last = self.stream.record_event()
         unfinished.append(event)
         return Carried(batch, mover.moved, event, has_others=mover.has_others)
 

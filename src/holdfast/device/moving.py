@@ -20,10 +20,14 @@ Change = Callable[[Any], Any]
 
 
 class Mover:
-    """Moves the tensors of one batch. `moved`: those on the device; `has_others`: something has a `to()` of its own."""
+    """Moves the tensors of one batch. `moved`: those on the device; `has_others`: something has a `to()` of its own.
 
-    def __init__(self, device: torch.device) -> None:
+    `is_pinned`: its slots are, so it is not asked of each tensor. One that lies elsewhere all the same is waited for.
+    """
+
+    def __init__(self, device: torch.device, *, is_pinned: bool = False) -> None:
         self._device = device
+        self._is_pinned = is_pinned
         self._known: dict[int, Tensor] = {}  # a tensor that is in the batch twice is in the result twice
         self.moved: list[Tensor] = []
         self.has_others = False
@@ -37,15 +41,15 @@ class Mover:
             return leaf
         known = self._known.get(id(leaf))
         if known is None:
-            known = self._known[id(leaf)] = move_tensor(leaf, self._device)
+            known = self._known[id(leaf)] = move_tensor(leaf, self._device, is_pinned=self._is_pinned)
             self.moved.append(known)
         return known
 
 
-def move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
+def move_tensor(tensor: Tensor, device: torch.device, *, is_pinned: bool) -> Tensor:
     """On the current stream, without waiting for it."""
     source = tensor.detach() if tensor.requires_grad else tensor
-    if device.type == "cuda" and not source.is_pinned():
+    if not is_pinned and device.type == "cuda" and not source.is_pinned():
         source = source.pin_memory()
     moved = source.to(device, non_blocking=True)
     return moved.requires_grad_() if tensor.requires_grad else moved

@@ -154,11 +154,7 @@ class PinnedSlotPool(SlotPool):
             if self.streams.may_wait() and self.streams.fence().wait(_WAIT_AT_CLOSE_S):
                 super().release(slot)
             return  # or it is let go with its mapping
-        fence = self.streams.fence()
-        if fence.passed():
-            super().release(slot)
-        else:
-            self._fenced.append((slot, fence))
+        self._fenced.append((slot, self.streams.fence()))  # looked at when a slot is wanted
 
     def _take_passed(self) -> None:
         fenced = self._fenced

@@ -68,6 +68,7 @@ class PinnedIterator(LoaderIterator):
     """Delivers batches that lie in pinned memory. Where that is refused, they are copied there, as torch does."""
 
     _pool: PinnedSlotPool
+    _is_pinned = False  # the batch that was last handed over
 
     def _make_pool(self, loader: Any, warm_slots: int) -> SlotPool:
         self._registrar = cuda.CudaRegistrar(_index_of(loader.pin_memory_device))
@@ -87,7 +88,8 @@ class PinnedIterator(LoaderIterator):
 
     def _hand_over(self) -> Any:
         assert self._due is not None
-        if not self._pool.finish(self._due[1].areas) or self._pool.refusal:
+        self._is_pinned = self._pool.finish(self._due[1].areas) and not self._pool.refusal
+        if not self._is_pinned:
             _say_once(self._pool.refusal)
         return super()._hand_over()
 
@@ -108,7 +110,7 @@ class DeviceIterator(PinnedIterator):
     def _next_data(self) -> Any:
         if self._carrier is None:
             self._carrier = CudaCarrier(self._device, most_unfinished=self._depth + 2)
-            self._side_streams.append(self._carrier.stream)
+            self._side_streams.append(self._carrier)
         while len(self._ahead) <= self._depth and self._may_go_on():
             self._go_on(self._carrier)
         first = self._ahead.popleft()
@@ -130,7 +132,7 @@ class DeviceIterator(PinnedIterator):
                 raise
             self._ahead.append(error)
             return
-        carried = carrier.carry(batch)
+        carried = carrier.carry(batch, is_pinned=self._is_pinned)
         del batch
         self._streams.follows_user |= carried.has_others
         self._ahead.append(carried)

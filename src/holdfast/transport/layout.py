@@ -303,14 +303,12 @@ def _array(number: int, dtype: Any, shape: tuple[int, ...], order: Any) -> np.nd
 
 def _sparse(parts: tuple[Any, ...]) -> Tensor:
     layout, shape, requires_grad, values, indices, plain_indices, is_coalesced = parts
-    # as the user has it, which is the default; but torch warns of the default where nobody has said it
-    checks = torch.sparse.check_sparse_tensor_invariants.is_enabled()
-    if plain_indices is None:
-        tensor = torch.sparse_coo_tensor(indices, values, shape, is_coalesced=is_coalesced, check_invariants=checks)
-    else:
-        tensor = torch.sparse_compressed_tensor(
-            indices, plain_indices, values, shape, layout=layout, check_invariants=checks
-        )
+    checks = torch.sparse.check_sparse_tensor_invariants
+    with checks(enable=checks.is_enabled()):  # as the user has it; but torch warns where nobody has said so
+        if plain_indices is None:
+            tensor = torch.sparse_coo_tensor(indices, values, shape, is_coalesced=is_coalesced)
+        else:
+            tensor = torch.sparse_compressed_tensor(indices, plain_indices, values, shape, layout=layout)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
