@@ -108,7 +108,7 @@ _MOST_KEPT = 64
 
 def current_stream(device_index: int) -> Any:
     """As torch.cuda.current_stream(), which takes ten times as long to find out which device is meant."""
-    numbers = torch._C._cuda_getCurrentStream(device_index)  # type: ignore[attr-defined]
+    numbers = torch._C._cuda_getCurrentStream(device_index)
     stream = _streams.get(numbers)
     if stream is None:
         if len(_streams) >= _MOST_KEPT:

@@ -303,7 +303,7 @@ def _array(number: int, dtype: Any, shape: tuple[int, ...], order: Any) -> np.nd
 
 def _sparse(parts: tuple[Any, ...]) -> Tensor:
     layout, shape, requires_grad, values, indices, plain_indices, is_coalesced = parts
-    checks = torch.sparse.check_sparse_tensor_invariants
+    checks: Any = torch.sparse.check_sparse_tensor_invariants
     with checks(enable=checks.is_enabled()):  # as the user has it; but torch warns where nobody has said so
         if plain_indices is None:
             tensor = torch.sparse_coo_tensor(indices, values, shape, is_coalesced=is_coalesced)
