@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from holdfast.device import cuda
 
@@ -91,3 +92,26 @@ def test_a_wait_has_an_end() -> None:
     assert not fence.wait(0.01)
     finish([stream])
     assert fence.wait(0.0)
+
+
+def test_a_stream_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own numbers; who makes a new one for every step does not make us keep them all."""
+    asked: list[int] = []
+    numbers = (7, 0, 1)
+
+    def find(device_index: int) -> Stream:
+        asked.append(device_index)
+        return Stream()
+
+    monkeypatch.setattr(cuda, "_streams", {})
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda index: numbers, raising=False)
+    monkeypatch.setattr(torch.cuda, "current_stream", find)
+    first = cuda.current_stream(0)
+    assert cuda.current_stream(0) is first
+    assert asked == [0]
+    for k in range(1000):
+        numbers = (k, 1, 1)
+        assert cuda.current_stream(1) is not first
+    assert len(cuda._streams) < 100
+    numbers = (7, 0, 1)
+    assert isinstance(cuda.current_stream(0), Stream)

@@ -107,6 +107,40 @@ def test_who_runs_ahead_of_the_device_waits_for_it(bench: Bench) -> None:
     assert len(bench.driver.registered) < 20
 
 
+def test_how_far_ahead_one_may_run_does_not_grow_with_the_pool() -> None:
+    """Many workers need many slots, but not because the device is slow."""
+    bench = Bench(warm_slots=100)
+    for _ in range(100):
+        bench.streams[0].copy(*address_of(bench.deliver()))
+    assert len(bench.driver.registered) < 20
+    bench.pool.close()
+
+
+def test_memory_that_the_device_is_done_with_counts_as_free(bench: Bench) -> None:
+    """Also if no slot is wanted: whether there is memory for one may depend on it."""
+    batch = bench.deliver(MB)
+    bench.streams[0].copy(*address_of(batch))
+    del batch
+    bench.pool.collect()
+    given_out, free = bench.pool.memory_bytes()
+    assert given_out >= MB
+    assert free == 0
+    bench.streams[0].run(1)
+    assert bench.pool.memory_bytes() == (0, given_out)
+
+
+def test_memory_is_registered_when_a_batch_lies_in_it_and_not_before(bench: Bench) -> None:
+    """Pages that nobody has touched take the driver nine times as long."""
+    bench.deliver()
+    slots = [bench.pool.acquire() for _ in range(5)]
+    assert bench.registrations() == 1
+    bench.pool.arrived(slots, [PAGE] * 5)
+    assert bench.pool.finish(slots)
+    assert bench.registrations() == 5
+    for slot in slots:
+        bench.pool.release(slot)
+
+
 def test_a_device_that_hangs_makes_the_pool_grow_and_nothing_hang(monkeypatch: Any) -> None:
     """Its slots are let go, with their mapping, when it is well again."""
     monkeypatch.setattr("holdfast.device.pinned_slots._WAIT_AT_CLOSE_S", 0.1)

@@ -18,6 +18,7 @@ from holdfast.transport.writer import SlotWriter, area_of
 from .readings import descriptors
 
 SLOT_BYTES = 16 * 1024
+CAN_MAP_AT_ONCE = sys.platform == "linux" and tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 14)
 
 
 def new_slot() -> memoryview:
@@ -240,7 +241,7 @@ def test_descriptors_of_what_was_spilled_are_closed(how: str) -> None:
     assert descriptors() == before
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pages are mapped one by one")
+@pytest.mark.skipif(not CAN_MAP_AT_ONCE, reason="here pages are mapped one by one")
 def test_large_space_is_mapped_at_once_and_small_space_as_it_is_written() -> None:
     """A worker meets every slot for the first time once: a fault for each page would take longer than the copy."""
     segment = Segment.create(64 << 20)

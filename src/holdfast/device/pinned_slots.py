@@ -94,6 +94,7 @@ class PinnedSlotPool(SlotPool):
             self.collect()
         if self._fenced:
             self._take_passed()
+            self._wait_if_far_ahead()
         return super().acquire(at_least_bytes)
 
     def arrived(self, slots: Sequence[Slot], used: Iterable[int]) -> None:
@@ -154,18 +155,22 @@ class PinnedSlotPool(SlotPool):
             if self.streams.may_wait() and self.streams.fence().wait(_WAIT_AT_CLOSE_S):
                 super().release(slot)
             return  # or it is let go with its mapping
-        self._fenced.append((slot, self.streams.fence()))  # looked at when a slot is wanted
+        self._fenced.append((slot, self.streams.fence()))  # looked at when a slot or memory is wanted
 
     def _take_passed(self) -> None:
         fenced = self._fenced
         while fenced and fenced[0][1].passed():
             super().release(fenced.popleft()[0])
+
+    def _wait_if_far_ahead(self) -> None:
+        fenced = self._fenced
         if len(fenced) > self.most_fenced and fenced[0][1].wait(_WAIT_FOR_DEVICE_S):
             super().release(fenced.popleft()[0])
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def memory_bytes(self) -> tuple[int, int]:
+        self._take_passed()
         given_out, free = super().memory_bytes()
         return given_out + sum(slot.touched for slot, _ in self._fenced), free
 
