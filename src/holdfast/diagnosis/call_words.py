@@ -33,6 +33,10 @@ _WORDS = (
     (r"\bthe dataset's classes\b", "classes"),
     (r"\bthe dataset (keeps of each sample|uses|opens|holds)\b", r"the function \1"),
     (r"\bunpickling the dataset\b", "unpickling"),
+    (
+        r"call the initializer\(0\), and .* in this process, before the loader is made",
+        "call the initializer in this process",
+    ),
     (r"\bsample\b", "call"),
     (r"\bsamples\b", "calls"),
     (r"\bbatches\b", "calls"),

@@ -6,6 +6,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from concurrent.futures.process import _RemoteTraceback
 
 from holdfast.diagnosis import message
@@ -56,12 +57,26 @@ def of_too_many(lost: WorkerLost, max_restarts: int) -> tuple[Incident, WorkerEr
 def of_exception(failure: Failure, task: Task, start_method: str) -> BaseException:
     """What the function raised, as the standard library's pool gives it: its traceback is the cause."""
     error = rebuild(failure, tells_traceback=False)
-    error.__cause__ = _RemoteTraceback(f'\n"""\n{failure.traceback}"""')
+    error.__cause__ = _as_cause(failure.traceback)
     if task.is_explained or failure.memory is not None or failure.descriptors:
         account = account_of(failure, start_method, f"running {task.words}", done="raised")
         account = dataclasses.replace(account, diagnosis=for_calls(account.diagnosis, FRONT))
         attach(error, message.incident_of(account, seen=failure.traceback))
     return error
+
+
+def of_refusal(error: Exception) -> Exception:
+    """What could not be sent, as the standard library gives it: its traceback as text, and none of our frames, which
+    would keep the pool alive.
+    """
+    text = "".join(traceback.format_exception(error))
+    error.__cause__, error.__context__ = _as_cause(text), None
+    return error.with_traceback(None)
+
+
+def _as_cause(text: str) -> BaseException:
+    """A traceback as the standard library's pool hands it over: an exception that prints as it."""
+    return _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]  # (it takes a text)
 
 
 def _fatal(kind: type[WorkerError], account: Account, lost: WorkerLost) -> tuple[Incident, WorkerError]:
@@ -88,10 +103,14 @@ def _doing(loss: WorkerLost | SupervisorLost) -> str:
 
 
 def _with_limit(loss: WorkerLost | SupervisorLost, task: Task) -> WorkerLost | SupervisorLost:
-    """The limit that it was over was this call's own."""
-    if isinstance(loss, SupervisorLost) or task.limit_ms <= 0:
+    """A limit that it was over may be this call's own."""
+    if isinstance(loss, SupervisorLost):
         return loss
-    evidence = dataclasses.replace(loss.evidence, sample_timeout_s=task.limit_ms / 1000)
+    evidence = loss.evidence
+    if task.limit_ms > 0:
+        evidence = dataclasses.replace(evidence, sample_timeout_s=task.limit_ms / 1000)
+    if task.limit_bytes:
+        evidence = dataclasses.replace(evidence, memory_limit_bytes=task.limit_bytes)
     return dataclasses.replace(loss, evidence=evidence)
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 class Closable(Protocol):
     """As much of a pool as is needed here."""
 
-    def close(self) -> None: ...
+    def end_at_exit(self) -> None: ...
 
     def join(self) -> None: ...
 
@@ -46,6 +46,6 @@ def _end_all() -> None:
     _is_over = True
     pools = list(_alive)
     for pool in pools:
-        pool.close()
+        pool.end_at_exit()
     for pool in pools:
         pool.join()

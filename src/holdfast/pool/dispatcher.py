@@ -1,34 +1,38 @@
 """The thread of a pool: it owns the workers, gives them calls, and tells the futures what came of them.
 
-    any thread: add(task) ──► pending ──► a worker that has nothing to do ──► its future
+    any thread: add(task) ──► pending ──► a worker (`assignment.py`) ──► its future
                                  ▲                       │
-                                 └── retried, or not begun ── lost
+                                 └── retried, or not begun ── lost, or taken back
 
-A worker has one call at a time: a call never waits behind another while a worker is idle, and when a worker dies it is
-known which call it cost. Every wait has an end (`workers/linux.py`); the thread ends by itself when the pool is shut
-down, or is garbage, and nothing is left to be done. Runs in: main process.
+When a worker dies, the status board says which call it was running: that one is charged with it, and no other. A call
+that waits behind one that takes long is taken back. Every wait has an end (`workers/linux.py`); the thread ends by
+itself when the pool is shut down, or is garbage, and nothing is left to be done. Runs in: main process.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
-from holdfast.errors import WorkerError
+from holdfast.errors import WorkerCrashed, WorkerError
 from holdfast.incident import Incident, Incidents
 from holdfast.pool import accounts, at_exit
+from holdfast.pool.assignment import STUCK_AFTER_S, Assignment
 from holdfast.pool.broken import BrokenPool, broken_by
 from holdfast.pool.task import Task
+from holdfast.workers import barriers
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.board import Phase
-from holdfast.workers.calls import Calls, Failed, Happening, Lost, Raised, Returned
+from holdfast.workers.calls import Calls, Failed, Happening, Lost, Raised, Returned, TakenBack
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 
+logging.getLogger("holdfast").addHandler(logging.NullHandler())  # or Python would print bare event names on stderr
+_log = logging.getLogger(__name__)
 _GRACE_S = 3.0  # for workers that have nothing to do any more
 _FOREVER_S = 1e9
 
@@ -40,13 +44,16 @@ class Dispatcher:
         self._calls = calls
         self._max_restarts = max_restarts
         self._pending: deque[Task] = deque()
-        self._idle = list(reversed(range(num_workers)))  # the one that was busy last comes first: its caches are warm
-        self._busy = 0
+        self._assignment: Assignment[Task] = Assignment(num_workers, can_take_back=barriers.are_possible())
         self._due: deque[Callable[[], None]] = deque()  # told once the replacement has its work
         self._windows: dict[int, RestartWindow] = {}
         self._is_asleep = False
         self._is_closing = False
+        self._is_aborting = False
         self._cancels = False
+        self.is_dropped_at_exit = False
+        self._fatal: BaseException | None = None  # found out in the middle of what happened at once
+        self._grace_s = _GRACE_S
         self.broken: BrokenPool | None = None
         self.incidents = Incidents()
         self.restarts = 0
@@ -75,14 +82,20 @@ class Dispatcher:
         self._is_closing = True
         self._calls.bell.ring()
 
+    def abort(self) -> None:
+        """End the workers whatever they do; what has begun fails, what has not is cancelled. Returns at once."""
+        self._is_aborting = True
+        self.close(cancels=True)
+
+    def end_at_exit(self) -> None:
+        if self.is_dropped_at_exit:
+            self.abort()
+        else:
+            self.close()
+
     def join(self) -> None:
         if threading.current_thread() is not self._thread:
             self._thread.join()
-
-    @property
-    def pids(self) -> list[int]:
-        """Of the workers that are there."""
-        return [worker.pid for worker in self._calls.workers if worker.pid is not None]
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -97,17 +110,30 @@ class Dispatcher:
             raise
         finally:
             self._tell_due()
-            self._calls.stop(_GRACE_S)
+            self._calls.stop(self._grace_s)
 
     def _turn(self) -> None:
         self._hand_out()
         self._tell_due()
+        if self.broken is not None:
+            return
         self._is_asleep = True
-        has_news = bool(self._pending and self._idle) or (self._is_closing and self._is_over())
-        happened = self._calls.wait(0.0 if has_news else _FOREVER_S)
+        happened = self._calls.wait(self._patience_s())
         self._is_asleep = False
+        now_s = time.monotonic()
         while happened:
-            self._settle(happened.pop(0))
+            self._settle(happened.pop(0), now_s)
+        if self._fatal is not None:
+            self._break(self._fatal)
+        elif self._assignment.has_queues():
+            self._take_back(now_s)
+
+    def _patience_s(self) -> float:
+        """Nobody rings who has seen us awake: what came since then must be seen here."""
+        has_news = (self._pending and self._assignment.next_worker() is not None) or self._is_over()
+        if has_news:
+            return 0.0
+        return STUCK_AFTER_S if self._assignment.has_queues() else _FOREVER_S
 
     def _tell_due(self) -> None:
         while self._due:
@@ -116,26 +142,39 @@ class Dispatcher:
     def _is_over(self) -> bool:
         if self.broken is not None:
             return True
-        return self._is_closing and not self._busy and not self._pending and not self._due
+        return self._is_closing and not self._assignment.under_way and not self._pending and not self._due
 
     def _hand_out(self) -> None:
         if self._cancels:
             self._cancel_pending()
-        while self._idle and self._pending:
+        if self._is_aborting:
+            self._grace_s = 0.0
+            self._break(WorkerCrashed("the workers of this pool were ended on request"))
+            return
+        now_s = time.monotonic()
+        while self._pending and (worker_id := self._assignment.next_worker()) is not None:
             task = self._pending.popleft()
             if not task.has_begun and not task.future.set_running_or_notify_cancel():
                 continue
             task.has_begun = True
             try:
-                self._calls.send(task, self._idle[-1])
+                self._calls.send(task, worker_id)
             except Exception as error:
-                _fail(task, error)
-                continue
-            self._idle.pop()
-            self._busy += 1
+                task.future.set_exception(accounts.of_refusal(error))
+            else:
+                self._assignment.sent(worker_id, task, now_s)
+
+    def _take_back(self, now_s: float) -> None:
+        for worker_id in self._assignment.stuck(now_s):
+            self._assignment.set_aside(worker_id)
+            for task in reversed(self._calls.take_back(worker_id)):
+                assert isinstance(task, Task)
+                self._assignment.lost(worker_id, task)
+                self._pending.appendleft(task)
 
     def _cancel_pending(self) -> None:
-        waiting, self._pending = self._pending, deque()
+        with self._lock:
+            waiting, self._pending = self._pending, deque()
         for task in waiting:
             if task.future.cancel():
                 task.future.set_running_or_notify_cancel()
@@ -144,37 +183,40 @@ class Dispatcher:
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
-    def _settle(self, what: Happening) -> None:
+    def _settle(self, what: Happening, now_s: float) -> None:
         if isinstance(what, Lost):
             self._lose(what)
             return
         task = what.call
         assert isinstance(task, Task)
-        self._busy -= 1
-        self._idle.append(task.worker_id)
+        if isinstance(what, TakenBack):
+            self._assignment.lost(task.worker_id, task)
+            self._pending.appendleft(task)
+            return
+        self._assignment.came_back(task.worker_id, task, now_s)
         if isinstance(what, Returned):
             task.future.set_result(what.value)
         elif isinstance(what, Failed):
-            _fail(task, what.error)
+            task.future.set_exception(what.error.with_traceback(None))
         elif _is_of_start(what.failure):
             self._pending.appendleft(task)
-            self._break(rebuild(what.failure))
+            self._fatal = rebuild(what.failure)
         else:
             self._due.append(lambda: self._tell(task, what))
 
     def _tell(self, task: Task, raised: Raised) -> None:
-        _fail(task, accounts.of_exception(raised.failure, task, self._calls.start_method))
+        task.future.set_exception(accounts.of_exception(raised.failure, task, self._calls.start_method))
 
     def _lose(self, lost: Lost) -> None:
         loss = lost.loss
         for task in (*lost.running, *lost.waiting):
-            self._busy -= 1
-            self._idle.append(task.worker_id)
+            assert isinstance(task, Task)
+            self._assignment.lost(task.worker_id, task)
         for task in reversed(lost.waiting):
             assert isinstance(task, Task)
             self._pending.appendleft(task)
         if isinstance(loss, WorkerLost) and not loss.replaced:
-            self._break(self._noted(*accounts.of_no_start(loss)))
+            self._fatal = self._noted(*accounts.of_no_start(loss))
             return
         if not (isinstance(loss, WorkerLost) and loss.reason is Reason.LEFT):
             self.restarts += 1
@@ -200,8 +242,7 @@ class Dispatcher:
             incident, error = accounts.of_call(loss, task)
             self._note(incident)
             if is_last:
-                assert error is not None
-                _fail(task, error)
+                task.future.set_exception(error)
 
         return judge
 
@@ -211,7 +252,7 @@ class Dispatcher:
             return  # counted by who starts them
         window = self._windows.setdefault(loss.worker_id, RestartWindow(self._max_restarts))
         if window.is_exceeded_by_death_at(time.monotonic()):
-            self._break(self._noted(*accounts.of_too_many(loss, self._max_restarts)))
+            self._fatal = self._noted(*accounts.of_too_many(loss, self._max_restarts))
 
     def _noted(self, incident: Incident, error: WorkerError) -> WorkerError:
         self._note(incident)
@@ -219,6 +260,7 @@ class Dispatcher:
 
     def _note(self, incident: Incident) -> None:
         self.incidents.add(incident)
+        _log.warning("incident", extra={"incident": incident})
 
     def _break(self, error: BaseException) -> None:
         """No worker can be had: everything that waits fails, and whatever is asked for later."""
@@ -228,15 +270,9 @@ class Dispatcher:
         for task in (*waiting, *self._calls.under_way()):
             assert isinstance(task, Task)
             if task.has_begun or task.future.set_running_or_notify_cancel():
-                _fail(task, broken_by(error))
+                task.future.set_exception(broken_by(error))
 
 
 def _is_of_start(failure: Failure) -> bool:
     """Whether it was raised before the worker could run anything: by the initializer, or on unpickling it."""
     return Phase(failure.phase) is Phase.STARTING
-
-
-def _fail(task: Task, error: BaseException) -> None:
-    """The future has the error, and this frame must not be in it: it would keep the pool alive."""
-    future: Any = task.future
-    future.set_exception(error)

@@ -9,6 +9,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 import threading
@@ -18,7 +19,6 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.incident import Incidents
-from holdfast.memory import sizes
 from holdfast.pool import at_exit
 from holdfast.pool.dispatcher import Dispatcher
 from holdfast.pool.task import Limits, Task
@@ -67,12 +67,12 @@ class ProcessPoolExecutor(Executor):
         self._mp_context = mp_context
         self._init = None if initializer is None else Initializer(initializer, initargs)
         self._max_tasks_per_child = max_tasks_per_child
-        self._limits = Limits(timeout, max_retries)
-        self._memory_limit = None if memory_limit is None else sizes.parse_bytes("memory_limit", memory_limit)
+        self._limits = Limits(timeout, max_retries, memory_limit)
         self._backend = backend
         self._lock = threading.Lock()
         self._dispatcher: Dispatcher | None = None
         self._is_shut_down = False
+        self.is_dropped_at_exit = False  # True: what is not done when the interpreter ends is not waited for
         self._owner_pid = os.getpid()
 
     # -- the standard library's ------------------------------------------------------------------------------------
@@ -86,9 +86,9 @@ class ProcessPoolExecutor(Executor):
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int = 1,
-        **buffersize: Any,
+        buffersize: int | None = None,
     ) -> Iterator[T]:
-        return self.options().map(fn, *iterables, timeout=timeout, chunksize=chunksize, **buffersize)
+        return self.options().map(fn, *iterables, timeout=timeout, chunksize=chunksize, buffersize=buffersize)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish what was submitted, or, with `cancel_futures`, what has begun; then end all workers.
@@ -105,11 +105,33 @@ class ProcessPoolExecutor(Executor):
         if wait:
             dispatcher.join()
 
+    def terminate_workers(self) -> None:
+        """End the workers now, whatever they do: what has begun fails, what has not is cancelled. As Python 3.14's."""
+        with self._lock:
+            self._is_shut_down = True
+            dispatcher = self._dispatcher
+        if dispatcher is not None and os.getpid() == self._owner_pid:
+            dispatcher.abort()
+            dispatcher.join()
+
+    kill_workers = terminate_workers
+
     # -- ours ------------------------------------------------------------------------------------------------------
 
     def options(self, **changes: Any) -> Options:
-        """The same pool with another `timeout` or `max_retries` for what is submitted through this."""
+        """The same pool with another `timeout`, `memory_limit` or `max_retries` for what is submitted through this.
+
+        A `memory_limit` is then for each call, beyond what its worker has when it begins.
+        """
         return Options(self, dataclasses.replace(self._limits, **changes))
+
+    def submit_explained(self, fn: Callable[[Any], Any], item: Any) -> Future[Any]:
+        """As `submit`, and what the function raises carries an incident, as what costs a worker always does."""
+        return self._submit(self._limits, fn, (item,), {}, explained=True)
+
+    @property
+    def num_workers(self) -> int:
+        return self._max_workers
 
     @property
     def incidents(self) -> Incidents:
@@ -131,6 +153,7 @@ class ProcessPoolExecutor(Executor):
             kwargs=kwargs,
             future=Future(),
             limit_ms=limits.limit_ms(span),
+            limit_bytes=limits.limit_bytes if limits.memory_limit != self._limits.memory_limit else 0,
             max_retries=limits.max_retries,
             is_explained=explained,
         )
@@ -153,6 +176,7 @@ class ProcessPoolExecutor(Executor):
         raise_descriptor_limit()
         calls = Calls(self._make_job(fn), self._mp_context, self._backend)
         dispatcher = Dispatcher(calls, self._max_workers, _MAX_RESTARTS)
+        dispatcher.is_dropped_at_exit = self.is_dropped_at_exit
         try:
             dispatcher.start()
         except BaseException:
@@ -163,14 +187,12 @@ class ProcessPoolExecutor(Executor):
 
     def _make_job(self, fn: Any) -> Job:
         """`fn`: the first of what it will be asked for. What that needs is imported once, for all workers."""
-        module = getattr(fn.fn if type(fn) is _Chunk else fn, "__module__", None)
-        imports = (module,) if isinstance(module, str) and module not in ("__main__", "__mp_main__") else ()
         return job_of_calls(
-            Calling("pool worker", imports=imports),
+            Calling("pool worker", imports=_modules_of(fn)),
             self._max_workers,
             init=self._init,
             timeout_s=self._limits.timeout,
-            memory_limit=self._memory_limit,
+            memory_limit=self._limits.limit_bytes or None,
             max_restarts=_MAX_RESTARTS,
             recycle_after=self._max_tasks_per_child,
         )
@@ -195,15 +217,18 @@ class Options(Executor):
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int = 1,
-        **buffersize: Any,
+        buffersize: int | None = None,
     ) -> Iterator[T]:
-        """With a `chunksize`, so many items are one call, of so many times the pool's `timeout`."""
+        """With a `chunksize`, so many items are one call, of so many times the pool's `timeout`. `buffersize` is
+        Python 3.14's.
+        """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
+        newer: dict[str, Any] = {} if buffersize is None else {"buffersize": buffersize}
         if chunksize == 1:
-            return super().map(fn, *iterables, timeout=timeout, **buffersize)
+            return super().map(fn, *iterables, timeout=timeout, **newer)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return itertools.chain.from_iterable(super().map(_Chunk(fn), chunks, timeout=timeout, **buffersize))
+        return itertools.chain.from_iterable(super().map(_Chunk(fn), chunks, timeout=timeout, **newer))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
@@ -222,6 +247,14 @@ class _Chunk:
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
     while chunk := list(itertools.islice(items, size)):
         yield chunk
+
+
+def _modules_of(fn: Any) -> tuple[str, ...]:
+    """What a worker has to import for a function, as far as that can be told."""
+    while isinstance(fn, _Chunk | functools.partial):
+        fn = fn.fn if isinstance(fn, _Chunk) else fn.func
+    module = getattr(fn, "__module__", None)
+    return (module,) if isinstance(module, str) and module not in ("__main__", "__mp_main__") else ()
 
 
 def _close(dispatcher: Dispatcher, owner_pid: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.diagnosis.wording import one_line
+from holdfast.memory import sizes
 from holdfast.workers.arguments import check_count, check_seconds
 from holdfast.workers.calls import Call
 from holdfast.workers.messages import NO_LIMIT
@@ -26,10 +27,18 @@ class Limits:
 
     timeout: float | None = None
     max_retries: int = 0
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         check_seconds("timeout", self.timeout)
         check_count("max_retries", self.max_retries)
+        if self.memory_limit is not None:
+            sizes.parse_bytes("memory_limit", self.memory_limit)
+
+    @property
+    def limit_bytes(self) -> int:
+        """0: there is none."""
+        return 0 if self.memory_limit is None else sizes.parse_bytes("memory_limit", self.memory_limit)
 
     def limit_ms(self, calls: int) -> int:
         """For so many calls, one after the other. Below a millisecond is nothing that can be watched."""

@@ -4,7 +4,8 @@
 
 Arrays and tensors lie in slots of the main process. The worker gets views of them, not copies: if the user's code
 keeps one beyond the call, the main process is told, does not use that slot again, and this worker gets copies from then
-on. What is sent again is packed again: a worker may have changed what it had.
+on. What is sent again is packed again: a worker may have changed what it had. What `share()` has made travels as a
+handle.
 
 Runs in: main process (pack), worker process (unpack).
 """
@@ -102,7 +103,7 @@ class _NotByName(pickle.PicklingError):
 class _PlainPickler(pickle.Pickler):
     """By reference, as fast as can be. Refuses what workers would look for in vain."""
 
-    dispatch_table: Any = ChainMap(_REDUCERS, copyreg.dispatch_table)
+    dispatch_table: Any = ChainMap(_REDUCERS, copyreg.dispatch_table)  # noqa: RUF012  (the C pickler reads it)
 
     def __init__(self, by_name: SentByName, file: io.BytesIO, encoding: Encoding) -> None:
         super().__init__(file, protocol=5, buffer_callback=encoding.keep_buffer)
@@ -114,7 +115,7 @@ class _PlainPickler(pickle.Pickler):
             if obj.__module__ == "__main__" and obj not in self._by_name:
                 raise _NotByName
             return NotImplemented
-        return self._encoding.reduce(obj)
+        return _handle(obj) or self._encoding.reduce(obj)
 
 
 class _ByValuePickler(pickling.JobPickler):
@@ -125,8 +126,14 @@ class _ByValuePickler(pickling.JobPickler):
         self._encoding = encoding
 
     def reducer_override(self, obj: Any) -> Any:
-        reduced = self._encoding.reduce(obj)
+        reduced = _handle(obj) or self._encoding.reduce(obj)
         return super().reducer_override(obj) if reduced is NotImplemented else reduced
+
+
+def _handle(obj: Any) -> Any:
+    """Of what is shared: it is not copied. None of anything else."""
+    make = pickling.handle_makers.get(type(obj))
+    return None if make is None else make(obj)
 
 
 def _refusal(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> NotPicklable:

@@ -183,7 +183,7 @@ def encode(
             structure, encoding = _pickle_with(plainly, batch, writer)
     except (pickle.PicklingError, AttributeError, TypeError):
         structure, encoding = _pickle_with(by_value, batch, writer)
-    storages, tensors = _place(encoding)
+    storages, tensors = _place(encoding) if encoding.tensors or encoding.storages else ((), ())
     whole, buffers, out_of_band = len(encoding.storages), tuple(encoding.buffers), tuple(encoding.out_of_band)
     packed = marshal.dumps((structure, storages, whole, tensors, buffers, out_of_band))
     return packed if len(packed) <= _INLINE_LAYOUT else writer.write(packed)
@@ -350,6 +350,8 @@ def decode(packed: bytes | Range, areas: Sequence[Area], pool: Lender[Area]) -> 
     structure, ranges, whole, rows, buffers, out_of_band = marshal.loads(
         packed if isinstance(packed, bytes) else areas[packed[0]].peek(packed[1], packed[2])
     )
+    if not (ranges or buffers or out_of_band or rows):
+        return pickle.loads(structure)
     if not whole and all(row[0] == k and row[4] is None for k, row in enumerate(rows)):
         storages: list[torch.UntypedStorage] = []
         tensors = [_build_alone(row, rng, areas, pool) for row, rng in zip(rows, ranges, strict=True)]

@@ -30,6 +30,8 @@ from holdfast.transport.main_module import SentByName
 _MULTIPROCESSING_REDUCERS: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
 # What goes before them here. (A reducer is not told the protocol, and ours is a later one than multiprocessing's.)
 job_reducers: dict[type, Any] = {}
+# By type, what gives the handle of something that lies in shared memory for good; None: it does not.
+handle_makers: dict[type, Callable[[Any], Any]] = {}
 
 
 class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]

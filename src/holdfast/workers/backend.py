@@ -149,6 +149,9 @@ class WorkerBackend(Protocol):
     def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
         """Tell all workers, or one, that a new epoch begins."""
 
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        """The worker is to begin none of its units up to this one. Returns the latest that it may have begun."""
+
     def retire(self, worker_id: int) -> None:
         """Let a worker end after what it has in hand; it is not replaced."""
 

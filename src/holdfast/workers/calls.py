@@ -40,6 +40,7 @@ class Call(Sent):
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     limit_ms: int = 0  # 0: the job's; `messages.NO_LIMIT`
+    limit_bytes: int = 0  # 0: the job's
     deaths: int = 0  # of workers that ran it
 
 
@@ -64,6 +65,12 @@ class Failed(NamedTuple):
     error: Exception
 
 
+class TakenBack(NamedTuple):
+    """The worker has left it alone: it may be sent again as it is."""
+
+    call: Call
+
+
 class Lost(NamedTuple):
     """A worker, or all of them, are gone. New ones have taken their place unless `loss.replaced` says otherwise."""
 
@@ -72,7 +79,7 @@ class Lost(NamedTuple):
     waiting: tuple[Call, ...]  # they had been sent, and not begun: they may be sent again as they are
 
 
-Happening = Returned | Raised | Failed | Lost
+Happening = Returned | Raised | Failed | TakenBack | Lost
 
 
 class Calls:
@@ -112,7 +119,7 @@ class Calls:
         assert self._packer is not None
         packed = self._packer.pack(call.fn, call.args, call.kwargs)
         refs = tuple(slot.ref for slot in packed.slots)
-        wanted = messages.pack_call(messages.Call(packed.layout, refs, call.limit_ms))
+        wanted = messages.pack_call(messages.Call(packed.layout, refs, call.limit_ms, call.limit_bytes))
         request: bytes | SlotRef = wanted
         call.request = packed.slots
         if len(wanted) > _INLINE:
@@ -124,6 +131,21 @@ class Calls:
         unit = next(self._numbers)
         self._in_flight.add(unit, call)
         self._backend.submit(worker_id, Unit(unit, call.attempt, slot.ref, request), (slot, *call.request))
+
+    def take_back(self, worker_id: int) -> list[Call]:
+        """The calls that a worker has been sent and will surely not begin. They may be sent to others.
+
+        Takes some milliseconds. Of others that it has not begun it may say so later: `TakenBack`.
+        """
+        behind = self._in_flight.sent_to(worker_id)[1:]
+        if not behind:
+            return []
+        begun = self._backend.take_back(worker_id, behind[-1])
+        taken = [unit for unit in behind if unit > begun]
+        calls = [self._in_flight[unit] for unit in taken]
+        for unit in taken:
+            self._in_flight.give_up(unit)
+        return calls
 
     # -- what comes back -------------------------------------------------------------------------------------------
 
@@ -179,7 +201,9 @@ class Calls:
         finally:
             for slot in areas:
                 self._slots.delivered(slot)
-        return Raised(call, Failure(*value)) if result.kind == Kind.FAILURE else Returned(call, value)
+        if result.kind == Kind.BATCH:
+            return Returned(call, value)
+        return Raised(call, Failure(*value)) if result.kind == Kind.FAILURE else TakenBack(call)
 
     def _lose(
         self,

@@ -198,6 +198,8 @@ class Crew:
         try:
             for segment in order.segments:
                 if segment.number not in link.knows:
+                    if segment.fd < 0:
+                        return  # the unit was given up while it waited, and its slots are gone
                     link.knows.add(segment.number)
                     link.channel.send(messages.pack_segment(segment.number, segment.nbytes), [segment.fd])
             link.channel.send(order.packed)
@@ -225,6 +227,11 @@ class Crew:
 
     def bring_back(self, worker_id: int) -> None:
         self._tell(BringBack(worker_id))
+
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        if worker_id not in self._links:
+            return last_unit  # its row may not be its own yet: what is written there now would be wiped out
+        return self._board.take_back(worker_id, last_unit)
 
     def memory(self, worker_id: int) -> WorkerMemory:
         return self._board.memory(worker_id)

@@ -73,6 +73,7 @@ class Call(NamedTuple):
     layout: bytes | tuple[int, int, int]  # of function and arguments, or its place in the first of the slots
     slots: tuple[SlotRef, ...]  # where its arrays lie
     limit_ms: int  # how long it may take; 0: as long as the job says; NO_LIMIT
+    limit_bytes: int = 0  # what its worker may take beyond what it has when it begins; 0: what the job says
 
 
 NO_LIMIT = -1
@@ -146,6 +147,7 @@ class Kind(IntEnum):
     END = 2  # this worker's iterable is exhausted
     BAD_SAMPLES = 3  # some or all could not be loaded, and no batch was made: `aside` says which
     BAD_BATCH = 4  # as FAILURE, of collate_fn or of sending: may be passed over
+    TAKEN_BACK = 5  # the main process has taken it back, and it was not begun
 
 
 class Result(NamedTuple):

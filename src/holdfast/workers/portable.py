@@ -170,6 +170,10 @@ class PortableCrew:
         if worker_id not in self._by_worker:
             self._begin_life(worker_id)
 
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        assert self._board is not None
+        return self._board.take_back(worker_id, last_unit)
+
     def memory(self, worker_id: int) -> WorkerMemory:
         assert self._board is not None
         return self._board.memory(worker_id)

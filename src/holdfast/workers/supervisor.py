@@ -41,7 +41,7 @@ from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.traces import Relay, Surroundings, Traces
-from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
+from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s, tick_s_of
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -92,7 +92,7 @@ class _Life:
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.ended_at = Reason.HUNG, doing
             self.is_asked = not self.traces.has_stacks(self.pidfd)
-        elif self.cap.is_over(start_bytes):
+        elif self.cap.is_over(start_bytes, doing.limit_bytes):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         elif self.end_watch.is_over(doing, elapsed_s):
             self.reason = Reason.LEFT
@@ -215,8 +215,7 @@ class Supervisor:
         self._tick_s = self._slowest_tick_s
         for life in self._lives.values():
             doing = self._board.doing(life.worker_id)
-            if doing.limit_ms > 0:
-                self._tick_s = min(self._tick_s, tick_s(doing.limit_ms / 1000))
+            self._tick_s = min(self._tick_s, tick_s_of(doing))
             self._has_been_ready |= doing.phase is not Phase.STARTING
             life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)

@@ -394,6 +394,8 @@ class Worker:
         """What the call returns or raises: also what would end a process that is not a worker."""
         if self._init_failure is not None:
             return Outcome(Kind.FAILURE, tuple(self._init_failure))
+        if caller.is_taken_back(unit.unit):
+            return Outcome(Kind.TAKEN_BACK, None)
         try:
             return Outcome(Kind.BATCH, caller.run(self._request(unit)[0]))
         except BaseException as error:
