@@ -24,18 +24,22 @@ if _typing.TYPE_CHECKING:
     from holdfast.loader.dataloader import DataLoader
     from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
+    from holdfast.pool.executor import ProcessPoolExecutor
+    from holdfast.pool.mapping import FailedItem, map
     from holdfast.sharing.share import share
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DataLoader",
+    "FailedItem",
     "HoldfastError",
     "HoldfastWarning",
     "Incident",
     "InternalError",
     "LoaderStats",
     "NotPicklable",
+    "ProcessPoolExecutor",
     "SharedMemoryError",
     "SkippedSample",
     "TooManyRestarts",
@@ -45,13 +49,17 @@ __all__ = [
     "WorkerInitError",
     "WorkerOutOfMemory",
     "WorkerTimeout",
+    "map",
     "share",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "DataLoader": "holdfast.loader.dataloader",
+    "FailedItem": "holdfast.pool.mapping",
     "Incident": "holdfast.incident",
     "LoaderStats": "holdfast.loader.stats",
+    "ProcessPoolExecutor": "holdfast.pool.executor",
+    "map": "holdfast.pool.mapping",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
 }

@@ -51,6 +51,7 @@ class Limits:
     sample_timeout_s: float | None = None
     memory_bytes: int | None = None
     budget_bytes: int | None = None  # of all workers, and the slots
+    has_calls: bool = False  # which may have a limit of their own
 
     @property
     def tick_s(self) -> float | None:
@@ -167,7 +168,7 @@ class Recruit:
             self.reason, self.ended_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
             if self.traces is not None and self.reason is Reason.HUNG:
                 self.traces.take_stacks()
-        elif self.ended_at is None and self._cap.is_over(self._board.start_bytes(self.worker_id)):
+        elif self.ended_at is None and self._cap.is_over(self._board.start_bytes(self.worker_id), doing.limit_bytes):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         return self.ended_at is not None
 

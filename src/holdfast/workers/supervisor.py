@@ -41,7 +41,7 @@ from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.traces import Relay, Surroundings, Traces
-from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
+from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s, tick_s_of
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -92,7 +92,7 @@ class _Life:
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.ended_at = Reason.HUNG, doing
             self.is_asked = not self.traces.has_stacks(self.pidfd)
-        elif self.cap.is_over(start_bytes):
+        elif self.cap.is_over(start_bytes, doing.limit_bytes):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         elif self.end_watch.is_over(doing, elapsed_s):
             self.reason = Reason.LEFT
@@ -182,7 +182,7 @@ class Supervisor:
         self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
         watches_memory = spec.memory_limit_bytes is not None or spec.memory_budget_bytes is not None
-        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
+        self._slowest_tick_s = self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
         self._budget_watch = BudgetWatch(spec.memory_budget_bytes)
         self._last_look = time.monotonic()
         self._poll = select.poll()
@@ -212,8 +212,10 @@ class Supervisor:
         self._board.tick()
         now = time.monotonic()
         elapsed_s, self._last_look = min(now - self._last_look, self._tick_s), now
+        self._tick_s = self._slowest_tick_s
         for life in self._lives.values():
             doing = self._board.doing(life.worker_id)
+            self._tick_s = min(self._tick_s, tick_s_of(doing))
             self._has_been_ready |= doing.phase is not Phase.STARTING
             life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)
