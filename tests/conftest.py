@@ -34,6 +34,7 @@ NEED_TORCH = [
     "unit/test_backends.py",
     "unit/test_bad_samples.py",
     "unit/test_collate.py",
+    "unit/test_crowding.py",
     "unit/test_fetch.py",
     "unit/test_launching.py",
     "unit/test_layout.py",

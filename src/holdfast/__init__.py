@@ -6,6 +6,7 @@ Importing this package has no effects and does not import torch: the public name
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from holdfast.cpus import available_cpus
     from holdfast.errors import (
         HoldfastError,
         HoldfastWarning,
@@ -45,6 +46,7 @@ __all__ = [
     "WorkerInitError",
     "WorkerOutOfMemory",
     "WorkerTimeout",
+    "available_cpus",
     "share",
 ]
 
@@ -52,6 +54,7 @@ _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "DataLoader": "holdfast.loader.dataloader",
     "Incident": "holdfast.incident",
     "LoaderStats": "holdfast.loader.stats",
+    "available_cpus": "holdfast.cpus",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
 }

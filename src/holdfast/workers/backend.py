@@ -135,6 +135,9 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
+    def end_all(self) -> None:
+        """End all workers now. What they had finished is kept, and `start_over` starts them anew."""
+
     def start_over(self) -> None:
         """End all workers and start them anew, as if the supervisor had been lost. What they had finished is kept.
 

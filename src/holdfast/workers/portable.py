@@ -351,7 +351,7 @@ class PortableCrew:
         recruit.forget()
         self._recruits.remove(recruit)
 
-    def start_over(self) -> None:
+    def end_all(self) -> None:
         for recruit in self._recruits:
             recruit.process.kill()
         _join(self._recruits, _GONE_AFTER_KILL_S)
@@ -360,6 +360,9 @@ class PortableCrew:
             self._dismiss(recruit)
         self._by_worker.clear()
         self._spare = None
+
+    def start_over(self) -> None:
+        self.end_all()
         self._wants_spare = self._has_worked
         self._unsettled.update(range(len(self._workers)))
         try:

@@ -11,12 +11,9 @@ import itertools
 import multiprocessing
 import multiprocessing.process
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -69,22 +66,6 @@ class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ign
         self._identity = identity
 
 
-@contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """A Ctrl-C reaches every process of the terminal. A new one must not die of it, with a traceback, while it imports:
-    it starts with SIGINT blocked. And here it must not come between a start and our taking note of it.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    resource_tracker.ensure_running()  # not inside: it changes the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def make_traces() -> Traces | None:
     """What a worker will leave behind; None where the platform has no place for it."""
     if sys.platform != "linux":
@@ -126,10 +107,11 @@ class Recruit:
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         ends = self.traces.ends if self.traces is not None else None
         spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
+        start_methods.prepare("spawn")
         with start_methods.unnumbered():
             self.process = _WorkerProcess(self._identity, spec)
         try:
-            with main_module.startable(), _interrupts_held_back():
+            with main_module.startable(), start_methods.interrupts_held_back():
                 self.process.start()
                 self.pid = self.process.pid
                 book.append(self)

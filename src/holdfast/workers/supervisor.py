@@ -40,6 +40,8 @@ from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spa
 from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
+from holdfast.workers.start_methods import ignore_interrupts
+from holdfast.workers.threads import limit as limit_threads
 from holdfast.workers.traces import Relay, Surroundings, Traces
 from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
 
@@ -118,6 +120,7 @@ def main(spec: SupervisorSpec) -> None:
         on_interrupt = _become_independent()
         threads = taint.native_threads()
         import_quietly(spec.job.modules, spec.board.set_importing)
+        limit_threads()
         supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
@@ -141,8 +144,7 @@ def _leave(supervisor: Supervisor | None, status: int) -> NoReturn:
 
 def _become_independent() -> Any:
     """Shed what a fork of the training process brings along. Returns its handler of SIGINT, for the workers."""
-    # SIGINT is meant for the main process; the terminal sends it to all.
-    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    on_interrupt = ignore_interrupts()  # meant for the main process; the terminal sends it to all
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it: meant for all of a program
