@@ -29,6 +29,7 @@ NEED_TORCH = [
     "diagnosis/test_reproducers.py",
     "faults",
     "lifetime",
+    "notebooks",
     "parity",
     "sharing",
     "unit/test_backends.py",

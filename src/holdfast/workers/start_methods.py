@@ -51,8 +51,8 @@ def unnumbered() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """A Ctrl-C reaches every process of the terminal, and the interrupt of a notebook every process of its kernel. A new
-    one must not die of it, with a traceback, while it imports: it starts with SIGINT blocked, and unblocks it when it
+    """A Ctrl-C reaches every process of the terminal, and a notebook's interrupt every process of its kernel. A new one
+    must not die of it, with a traceback, while it imports: it starts with SIGINT blocked, and unblocks it when it
     ignores it. And here it must not come between a start and our taking note of it.
     """
     if sys.platform == "win32":
