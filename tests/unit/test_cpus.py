@@ -97,20 +97,22 @@ def test_there_is_one_at_least_and_no_more_than_the_machine_has() -> None:
 @contextlib.contextmanager
 def real_quota(quota_us: int) -> Iterator[Path]:
     """A cgroup below that of this process whose CPU time is limited."""
+    below, version = _new_cgroup()
+    try:
+        (below / ("cpu.cfs_quota_us" if version == 1 else "cpu.max")).write_text(str(quota_us))
+        yield below
+    except OSError as error:
+        pytest.skip(f"needs a cgroup whose CPU time can be limited: {error}")
+    finally:
+        wait_until(lambda: _is_removed(below), PATIENCE_S, f"rmdir {below}")
+
+
+def _new_cgroup() -> tuple[Path, int]:
     for path, version in directories_of("self", "cpu"):
-        below = path / f"holdfast-test-cpus-{os.getpid()}"
-        try:
+        with contextlib.suppress(OSError):
+            below = path / f"holdfast-test-cpus-{os.getpid()}"
             below.mkdir()
-        except OSError:
-            continue
-        try:
-            (below / ("cpu.cfs_quota_us" if version == 1 else "cpu.max")).write_text(str(quota_us))
-            yield below
-        except OSError as error:
-            pytest.skip(f"needs a cgroup whose CPU time can be limited: {error}")
-        finally:
-            wait_until(lambda: _is_removed(below), PATIENCE_S, f"rmdir {below}")
-        return
+            return below, version
     pytest.skip("needs root, and cgroups that may be written to")
 
 

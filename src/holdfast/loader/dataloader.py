@@ -22,7 +22,6 @@ from torch.utils.data.dataloader import _DatasetKind
 from holdfast import options
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
-from holdfast.loader import backends
 from holdfast.loader.crowding import warn_if_crowded
 from holdfast.loader.in_process import InProcessIterator, PlainIterator
 from holdfast.loader.iterator import LoaderIterator
@@ -30,6 +29,7 @@ from holdfast.loader.ledger import Ledger
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import LoaderStats
+from holdfast.workers import backends
 
 T_co = TypeVar("T_co", covariant=True)
 

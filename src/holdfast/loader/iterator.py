@@ -35,21 +35,23 @@ from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
 from holdfast.loader.interrupts import Errand, Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
-from holdfast.loader.losses import attach, lost_with
+from holdfast.loader.losses import lost_with
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rations import Rations
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
 from holdfast.loader.supply import ASKING, Supply
-from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
+from holdfast.loader.units import Units, UnitState
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.in_flight import DescriptorsRanOut
 from holdfast.workers.job import Job
 from holdfast.workers.limits import raise_descriptor_limit
+from holdfast.workers.losses import attach
 from holdfast.workers.messages import Epoch, Kind, Reason
 from holdfast.workers.rng import mix
 
@@ -394,7 +396,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _mend_unit(self, unit: int) -> None:
         if unit not in self._units:
-            self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
+            self._units.add(unit, UnitState(b"", worker_id=self._schedule.worker_of(unit)))
             self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
         elif self._units[unit].is_finished:
             self._schedule.arrived(unit)

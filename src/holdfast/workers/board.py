@@ -2,8 +2,9 @@
 
     row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long;
                 the main process: whether it is closing, and what its slots take
-    row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, and
-                what it has of memory: when it was ready, at most while it loaded a unit, between units;
+    row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, how long
+                it may take if that is its own, and what it has of memory: when it was ready, at most while it loaded
+                a unit, between units;
                 written by others: whether it is to leave, and what it had when it was born
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
@@ -25,7 +26,7 @@ from holdfast.workers.passing import PassedSegment
 _FIELDS = 16  # 128 bytes a row: no two processes write to one cache line
 _TICK, _BUSY, _CLOSING, _IMPORTING, _SLOT_BYTES = 0, 1, 2, 3, 4
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
-START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES = 6, 7, 8, 9, 10
+START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES, LIMIT_MS = 6, 7, 8, 9, 10, 11
 
 
 class Phase(IntEnum):
@@ -65,6 +66,7 @@ class Doing(NamedTuple):
     life: int
     span: int = 1  # samples that the present step is about: what a deadline for one sample is multiplied by
     attempt: int = 0  # goes up with every further attempt at the same thing, so that two do not look like one
+    limit_ms: int = 0  # of a call that has a limit of its own, below 0 that it has none
 
     @property
     def words(self) -> str:
@@ -119,7 +121,8 @@ class Board:
     def doing(self, worker_id: int) -> Doing:
         row = self.row(worker_id)
         unit = row[UNIT]
-        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE], row[SPAN], row[ATTEMPT])
+        phase, position, life = Phase(row[PHASE]), row[POSITION], row[LIFE]
+        return Doing(phase, unit, position, life, row[SPAN], row[ATTEMPT], row[LIMIT_MS])
 
     def start_bytes(self, worker_id: int) -> int:
         """A worker's own memory when it was ready for its first unit; 0: it is not yet."""
@@ -132,7 +135,7 @@ class Board:
     def reset(self, worker_id: int, life: int, born_bytes: int = 0) -> None:
         """For the next life. `born_bytes` is what it shares with the process it is a fork of."""
         row = self.row(worker_id)
-        row[START_BYTES] = row[LEAVE] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
+        row[START_BYTES] = row[LEAVE] = row[PEAK_BYTES] = row[KEPT_BYTES] = row[LIMIT_MS] = 0
         row[BORN_BYTES] = born_bytes
         row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = Phase.STARTING, -1, -1, life, 1
 

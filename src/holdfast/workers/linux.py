@@ -10,7 +10,7 @@ What must hold:
   its death is reported.
 - No send blocks.
 
-Runs in: main process, in the thread that calls `next()`.
+Runs in: main process, in the thread that calls `next()`; of a pool, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
 from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor, threads
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
+from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, WorkerMemory
 from holdfast.workers.channel import Channel
 from holdfast.workers.handles import LinuxWorkerHandle
@@ -96,6 +97,7 @@ class Crew:
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._unsettled: set[int] = set()  # workers that were lost, of which the iterator may not know yet
         self._poll = select.poll()
+        self._bell: Bell | None = None
         self._ticks_seen = -1
         self._silent_s = 0.0
         self._restarts_in_a_row = 0
@@ -249,6 +251,10 @@ class Crew:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
+    def wake_for(self, bell: Bell) -> None:
+        self._bell = bell
+        self._poll.register(bell, select.POLLIN)
+
     def wait(self, timeout_s: float) -> deque[Event]:
         if not self._backlog:
             self._wait(timeout_s)
@@ -270,6 +276,8 @@ class Crew:
                 continue  # news of a socket that was closed in this very loop; its number may be another's by now
             if link is not None:
                 self._hear(link, what)
+            elif self._bell is not None and fd == self._bell.fileno():
+                self._bell.hush()
             elif fd != self._pidfd:
                 self._listen()
         if any(fd == self._pidfd for fd, _ in ready):
@@ -391,7 +399,7 @@ class Crew:
 
     def _replace_supervisor(self, *, has_ended: bool) -> None:
         """Kill what is left, keep what was finished, start anew."""
-        lost, had_workers = SupervisorLost(self._seen_of_supervisor(has_ended)), bool(self._links)
+        seen, had_workers = self._seen_of_supervisor(has_ended), bool(self._links)
         why = None if had_workers else self._why_no_start()
         self._bury_everything()
         self._restarts_in_a_row += 1
@@ -399,8 +407,8 @@ class Crew:
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
             if why is not None:
                 raise why
-            raise giving_up.no_progress(lost, self._restarts_in_a_row)
-        self._start_anew(lost)
+            raise giving_up.no_progress(SupervisorLost(seen), self._restarts_in_a_row)
+        self._start_anew(seen)
 
     def _seen_of_supervisor(self, has_ended: bool) -> Evidence:
         """Before anything is ended by us."""
@@ -430,9 +438,10 @@ class Crew:
 
     def start_over(self) -> None:
         self.end_all()
-        self._start_anew(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method)))
+        self._start_anew(Evidence(Ending.INTERRUPTED, start_method=self.start_method))
 
-    def _start_anew(self, lost: SupervisorLost) -> None:
+    def _start_anew(self, seen: Evidence) -> None:
+        lost = SupervisorLost(seen, tuple(map(self._board.doing, range(len(self._workers)))))
         try:
             self.start()
         except OSError as error:

@@ -67,6 +67,25 @@ def place_of(places: Sequence[int], position: int) -> int:
     return places[position] if len(places) > 1 else places[0] + position
 
 
+class Call(NamedTuple):
+    """What a unit of a pool asks for: a call, in place of indices."""
+
+    layout: bytes | tuple[int, int, int]  # of function and arguments, or its place in the first of the slots
+    slots: tuple[SlotRef, ...]  # where its arrays lie
+    limit_ms: int  # how long it may take; 0: as long as the job says; NO_LIMIT
+
+
+NO_LIMIT = -1
+
+
+def pack_call(call: Call) -> bytes:
+    return marshal.dumps(tuple(call))
+
+
+def unpack_call(data: bytes | memoryview) -> Call:
+    return Call(*marshal.loads(data))
+
+
 def pack_segment(number: int, nbytes: int) -> bytes:
     """Announces a segment; its descriptor travels with the message."""
     return marshal.dumps((int(Order.SEGMENT), number, nbytes))
@@ -163,6 +182,10 @@ class Aside(NamedTuple):
     stream_state: bytes
     bad: tuple[tuple[Any, ...], ...]  # BadSample
     grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
+
+
+ARGUMENTS_KEPT = b"kept"
+"""All that a worker has to say beside the result of a call: the user's code holds on to what lies in its slots."""
 
 
 def pack_aside(aside: Aside) -> bytes:

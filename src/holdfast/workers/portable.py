@@ -11,7 +11,7 @@ What must hold:
   the process is surely gone, because its slots are used again.
 - A segment has a name only until every process has opened it. A process that starts later inherits it.
 
-Runs in: main process, in the thread that calls `next()`.
+Runs in: main process, in the thread that calls `next()`; of a pool, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import giving_up, messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
+from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch, Result, Unit, reason_of_end
@@ -92,12 +93,14 @@ class PortableCrew:
         self._max_restarts = job.max_restarts
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
-        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget)
+        has_calls = job.calling is not None
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget, has_calls)
         self._budget_watch = BudgetWatch(job.memory_budget)
         self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._last_tick = time.monotonic()
+        self._bell: Bell | None = None
         self.new_interpreters: str | None = None  # all are, always
         self.start_method = "portable"
 
@@ -191,6 +194,9 @@ class PortableCrew:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
+    def wake_for(self, bell: Bell) -> None:
+        self._bell = bell
+
     def wait(self, timeout_s: float) -> deque[Event]:
         if not self._backlog:
             self._holds.clear()  # what they held has been adopted
@@ -205,6 +211,8 @@ class PortableCrew:
             if recruit.line.is_torn:
                 recruit.process.kill()  # an interrupt left it in the middle of a message
         ready = set(connection.wait(self._watched(), min(timeout_s, _POLL_S, self._look_s)))
+        if self._bell is not None and self._bell.connection in ready:
+            self._bell.hush()
         for recruit in list(self._recruits):
             if recruit.line.connection in ready:
                 self._receive(recruit)
@@ -225,6 +233,7 @@ class PortableCrew:
     def _watched(self) -> list[Any]:
         lines = (r.line for r in self._recruits)
         return [
+            *([self._bell.connection] if self._bell is not None else []),
             *(line.connection for line in lines if not line.is_over and not line.is_torn),
             *(r.process.sentinel for r in self._recruits),
             *(r.traces.stderr.fd for r in self._recruits if r.traces is not None and r.traces.stderr.wants_more),
@@ -358,6 +367,8 @@ class PortableCrew:
         for recruit in list(self._recruits):
             self._drain(recruit)
             self._dismiss(recruit)
+        assert self._board is not None
+        doing = tuple(map(self._board.doing, range(len(self._workers))))
         self._by_worker.clear()
         self._spare = None
 
@@ -372,7 +383,7 @@ class PortableCrew:
         except Exception as error:
             done = "the workers were ended after a signal handler raised inside next(), and not started again"
             raise giving_up.cannot_start(error, done) from error
-        self._backlog.append(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method)))
+        self._backlog.append(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method), doing))
 
     def _dismiss(self, recruit: Recruit) -> None:
         """It has ended, or is abandoned, and nobody takes its place."""

@@ -48,6 +48,7 @@ class Limits:
     sample_timeout_s: float | None = None
     memory_bytes: int | None = None
     budget_bytes: int | None = None  # of all workers, and the slots
+    has_calls: bool = False  # which may have a limit of their own
 
     @property
     def tick_s(self) -> float | None:

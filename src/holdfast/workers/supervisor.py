@@ -184,7 +184,7 @@ class Supervisor:
         self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
         watches_memory = spec.memory_limit_bytes is not None or spec.memory_budget_bytes is not None
-        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
+        self._slowest_tick_s = self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
         self._budget_watch = BudgetWatch(spec.memory_budget_bytes)
         self._last_look = time.monotonic()
         self._poll = select.poll()
@@ -214,8 +214,11 @@ class Supervisor:
         self._board.tick()
         now = time.monotonic()
         elapsed_s, self._last_look = min(now - self._last_look, self._tick_s), now
+        self._tick_s = self._slowest_tick_s
         for life in self._lives.values():
             doing = self._board.doing(life.worker_id)
+            if doing.limit_ms > 0:
+                self._tick_s = min(self._tick_s, tick_s(doing.limit_ms / 1000))
             self._has_been_ready |= doing.phase is not Phase.STARTING
             life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)

@@ -49,11 +49,12 @@ class Deadline:
 
     def is_over(self, doing: Doing, elapsed_s: float) -> bool:
         """Called at every tick with the worker's row, and the time since the last call."""
-        if self._limit_s is None:
+        limit_s = self._limit_s if not doing.limit_ms else doing.limit_ms / 1000
+        if limit_s is None:
             return False
         self._same_s = self._same_s + elapsed_s if doing == self._last else 0.0
         self._last = doing
-        return doing.phase in _WATCHED and self._same_s > self._limit_s * max(1, doing.span)
+        return doing.phase in _WATCHED and 0 < limit_s * max(1, doing.span) < self._same_s
 
 
 class EndWatch:

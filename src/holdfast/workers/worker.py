@@ -1,4 +1,4 @@
-"""The main loop of a worker: receive a unit, fetch, collate into the slot, send the header.
+"""The main loop of a worker: receive a unit, fetch, collate into the slot, send the header. A unit of a pool is a call.
 
     orders from main ──► Worker.run ──► results to main
 
@@ -13,6 +13,7 @@ import ctypes
 import dataclasses
 import itertools
 import marshal
+import multiprocessing.process
 import operator
 import os
 import pickle
@@ -34,10 +35,11 @@ from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
 from holdfast.workers import limits, messages, rng
 from holdfast.workers.board import ATTEMPT, BORN_BYTES, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
+from holdfast.workers.calling import Caller
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.growing import Grown, GrowthWatch
-from holdfast.workers.job import CarriedJob, Job
+from holdfast.workers.job import Calling, CarriedJob, Job
 from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
 from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
@@ -180,25 +182,47 @@ class Worker:
         self._at_epoch_start: States = {}
         self._init_failure: Failure | None = None
         self._ended = False  # the iterable is exhausted for this epoch
+        self._caller: Caller | None = None  # of a job whose units are calls
+        self._who = f"DataLoader worker process {worker_id} (pid {os.getpid()})"
 
     # -- before the first unit -------------------------------------------------------------------------------------
 
     def start(self, carried: OpenableJob) -> None:
         """Everything torch does before a worker's first batch. An exception is kept and raised as every batch."""
         _name_thread()
+        threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        collate.install(self._writer)
         with self._keep_failure("was starting"):
             job = carried.open()
-            seed_worker(job.base_seed, self._id)
-            self._job = job = _seeded(job, job.epoch)
-            set_worker_info(job, self._id)
+            if job.calling is None:
+                job = self._prepare_to_load(job)
+            else:
+                self._prepare_to_call(job, job.calling, threads)
+            self._job = job
             if job.worker_init_fn is not None:
                 job.worker_init_fn(self._id)
-            self._generators = GeneratorStates()
+            if self._caller is None:
+                self._generators = GeneratorStates()
             self._limit_memory(job.care.memory_limit)
             self._watch_memory(job)
         self._row[PHASE] = Phase.IDLE
+
+    def _prepare_to_load(self, job: Job) -> Job:
+        collate.install(self._writer)
+        seed_worker(job.base_seed, self._id)
+        job = _seeded(job, job.epoch)
+        set_worker_info(job, self._id)
+        return job
+
+    def _prepare_to_call(self, job: Job, calling: Calling, threads: int) -> None:
+        """No daemon, as in the standard library's pool: it may have children of its own. `threads`: torch's own."""
+        process: Any = multiprocessing.process.current_process()
+        process._config["daemon"] = False
+        torch.set_num_threads(calling.threads or threads)
+        if calling.is_seeded:
+            seed_worker(job.base_seed, self._id)
+        self._who = f"{calling.who} {self._id} (pid {os.getpid()})"
+        self._caller = Caller(self._row, self._segments)
 
     def _watch_memory(self, job: Job) -> None:
         if job.memory_budget is not None or job.most_growth is not None:
@@ -219,7 +243,7 @@ class Worker:
         try:
             yield
         except Exception as error:
-            self._init_failure = capture(error, f"raised while {self._who()} {when}")
+            self._init_failure = capture(error, f"raised while {self._who} {when}")
 
     def _begin_epoch(self, progress: Progress | None = None) -> None:
         """Make the fetcher; an iterable's iterator, which may run the user's code, is made with it."""
@@ -306,7 +330,7 @@ class Worker:
     # -- one unit --------------------------------------------------------------------------------------------------
 
     def _load(self, unit: Unit) -> None:
-        if self._fetcher is None:
+        if self._fetcher is None and self._caller is None:
             self._begin_epoch()
         row = self._row
         # before the unit: who reads the unit first never sees a new one with an old phase, or an old unit's position
@@ -325,7 +349,7 @@ class Worker:
             raise
         except Exception as error:
             # what the user's code made cannot be pickled, or does not fit into memory
-            failure = capture(error, self._where("sending the batch"))._replace(phase=int(Phase.SEND))
+            failure = capture(error, self._where_sending())._replace(phase=int(Phase.SEND))
             outcome = Outcome(self._bad_batch(error), tuple(failure))
             self._writer.start_over(self._area(unit.slot))
             self._send(unit, outcome)
@@ -337,7 +361,7 @@ class Worker:
 
     def _fetch(self, unit: Unit) -> Outcome:
         """A batch, a failure, or the end of the stream."""
-        outcome = self._try_to_fetch(unit)
+        outcome = self._try_to_fetch(unit) if self._caller is None else self._try_to_call(unit, self._caller)
         if outcome.kind is not Kind.BATCH:
             self._writer.start_over(self._area(unit.slot))
         return outcome
@@ -365,6 +389,16 @@ class Worker:
         if self._is_incomplete(samples):
             return Outcome(Kind.BAD_SAMPLES, None)
         return self._collate(samples, unit)
+
+    def _try_to_call(self, unit: Unit, caller: Caller) -> Outcome:
+        """What the call returns or raises: also what would end a process that is not a worker."""
+        if self._init_failure is not None:
+            return Outcome(Kind.FAILURE, tuple(self._init_failure))
+        try:
+            return Outcome(Kind.BATCH, caller.run(self._request(unit)[0]))
+        except BaseException as error:
+            failure = capture(error, f"raised in {self._who}")._replace(phase=int(Phase.FETCH), position=0)
+            return Outcome(Kind.FAILURE, tuple(failure))
 
     def _request(self, unit: Unit) -> tuple[bytes, tuple[int, ...]]:
         """The unit's indices, pickled, and their places in the epoch."""
@@ -438,6 +472,8 @@ class Worker:
 
     def _aside(self, grown: Grown | None) -> bytes:
         """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
+        if self._caller is not None:
+            return self._caller.aside()
         if self._generators is None or self._fetcher is None:
             return b""
         generators, bad = self._generators.changes(), self._fetcher.bad
@@ -466,18 +502,20 @@ class Worker:
             area = self._areas[ref] = area_of(self._segments[segment].view[offset : offset + nbytes])
         return area
 
-    def _who(self) -> str:
-        return f"DataLoader worker process {self._id} (pid {os.getpid()})"
-
     def _position(self) -> int:
         """Of the sample in hand: in its unit, or of an iterable, in the worker's stream."""
         if isinstance(self._fetcher, IterableFetcher):
             return self._fetcher.elements - 1
         return int(self._row[POSITION])
 
+    def _where_sending(self) -> str:
+        if self._caller is not None:
+            return f"raised in {self._who}, sending what the call returned"
+        return self._where("sending the batch")
+
     def _where(self, doing: str) -> str:
         """One line for the user: which worker, which batch, which sample."""
-        return f"raised in {self._who()}, batch {self._unit}, {doing}"
+        return f"raised in {self._who}, batch {self._unit}, {doing}"
 
 
 def _seeded(job: Job, epoch: Epoch) -> Job:
