@@ -367,13 +367,14 @@ class PortableCrew:
         for recruit in list(self._recruits):
             self._drain(recruit)
             self._dismiss(recruit)
-        assert self._board is not None
-        doing = tuple(map(self._board.doing, range(len(self._workers))))
         self._by_worker.clear()
         self._spare = None
+        self._announcements.remove_names()  # nobody is left to open them; who is started later inherits them
 
     def start_over(self) -> None:
+        assert self._board is not None
         self.end_all()
+        doing = tuple(map(self._board.doing, range(len(self._workers))))
         self._wants_spare = self._has_worked
         self._unsettled.update(range(len(self._workers)))
         try:
