@@ -22,6 +22,7 @@ if _typing.TYPE_CHECKING:
         WorkerTimeout,
     )
     from holdfast.incident import Incident
+    from holdfast.launch.spawn import spawn
     from holdfast.loader.dataloader import DataLoader
     from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
@@ -48,6 +49,7 @@ __all__ = [
     "WorkerTimeout",
     "available_cpus",
     "share",
+    "spawn",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
@@ -57,6 +59,7 @@ _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "available_cpus": "holdfast.cpus",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
+    "spawn": "holdfast.launch.spawn",
 }
 
 

@@ -125,6 +125,10 @@ class Calls:
         self._in_flight.add(unit, call)
         self._backend.submit(worker_id, Unit(unit, call.attempt, slot.ref, request), (slot, *call.request))
 
+    def retire(self, worker_id: int) -> None:
+        """Let a worker end after what it has been sent. Nobody takes its place."""
+        self._backend.retire(worker_id)
+
     # -- what comes back -------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> list[Happening]:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from holdfast.memory import readings
-from holdfast.workers import channel, seeding, threads, worker
+from holdfast.workers import channel, seeding, worker
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
@@ -203,7 +203,6 @@ def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, traces: TraceEnd
     # A spare has no user's loop to interrupt; what the terminal sends to all is meant for the main process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import_quietly(job.modules)
-    threads.limit()
     own = socket.socket(fileno=sock.fd)
     told = Channel(own, blocking=True).receive()
     if told is None:

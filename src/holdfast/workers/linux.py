@@ -120,7 +120,8 @@ class Crew:
         self._is_forked = self.start_method == "fork"
         if self._is_forked:
             read_sources()  # here, and not in the supervisor of each epoch
-            threads.look()
+            if self._job.limits_threads:
+                threads.look()
         self._board.set_busy(not self._is_forked)
         self._board.set_importing(0)
         ours, theirs = channel.pair()
@@ -138,6 +139,9 @@ class Crew:
             memory_budget_bytes=self._job.memory_budget,
             max_restarts=self._job.max_restarts,
             has_been_ready=self._has_been_ready,
+            limits_threads=self._job.limits_threads,
+            adopts=self._job.has_ranks,
+            who=self._job.who,
             job=self._carried,
         )
         with start_methods.unnumbered():

@@ -94,7 +94,7 @@ class PortableCrew:
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         has_calls = job.calling is not None
-        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget, has_calls)
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget, has_calls, job.who)
         self._budget_watch = BudgetWatch(job.memory_budget)
         self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.transport import names
 from holdfast.transport.segments import Segment
-from holdfast.workers import threads
 from holdfast.workers.board import Board
 from holdfast.workers.job import import_quietly
 from holdfast.workers.messages import Order
@@ -79,7 +78,6 @@ def main(spec: RecruitSpec) -> None:
     try:
         end.say_read()
         import_quietly(spec.job.modules)
-        threads.limit()
         assignment = _await_assignment(end, segments)
         if assignment is not None:
             _become(assignment)

@@ -49,11 +49,12 @@ class Limits:
     memory_bytes: int | None = None
     budget_bytes: int | None = None  # of all workers, and the slots
     has_calls: bool = False  # which may have a limit of their own
+    who: str = "worker"  # what it is called in what it says on stderr
 
     @property
     def tick_s(self) -> float | None:
         """How often to look; None: there is nothing to look for."""
-        if self == Limits():
+        if self == Limits(who=self.who):
             return None
         watches_memory = self.memory_bytes is not None or self.budget_bytes is not None
         return tick_s(self.sample_timeout_s, watches_memory=watches_memory)
@@ -133,7 +134,7 @@ class Recruit:
         self.worker_id = assignment.worker_id
         self._limits = limits
         if self.traces is not None:
-            self.traces.stderr.name(self.worker_id)
+            self.traces.stderr.name(f"{limits.who} {self.worker_id}")
         self._deadline = Deadline(limits.sample_timeout_s)
         self._cap = MemoryCap(self.pid, limits.memory_bytes)
         self._board.reset(self.worker_id, life)
@@ -241,6 +242,11 @@ class PortableWorkerHandle(BaseWorkerHandle):
 
     def is_alive(self) -> bool:
         return self._recruit is not None and not self._recruit.has_ended()
+
+    @property
+    def sentinel(self) -> int:
+        """Ready when the process has ended; -1 if it has."""
+        return int(self._recruit.process.sentinel) if self._recruit is not None else -1
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the process has ended."""

@@ -42,9 +42,9 @@ class Relay:
         self._has_ended = False
         os.set_blocking(fd, False)
 
-    def name(self, worker_id: int) -> None:
-        """Whose it is, once that is known."""
-        self._mark = b"[worker %d] " % worker_id
+    def name(self, who: str) -> None:
+        """Whose it is, once that is known: "worker 1"."""
+        self._mark = f"[{who}] ".encode()
 
     @property
     def wants_more(self) -> bool:

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 
 from holdfast.diagnosis import collect
 from holdfast.memory import readings
-from holdfast.workers import taint
+from holdfast.workers import orphans, taint
 from holdfast.workers.board import Board, Doing, Phase
 from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.hang_stacks import LOOK_EVERY_S
@@ -63,6 +63,9 @@ class SupervisorSpec:
     memory_budget_bytes: int | None
     max_restarts: int
     has_been_ready: bool
+    limits_threads: bool  # of native libraries, which workers that are forks of this process inherit
+    adopts: bool  # what workers start and leave behind is ended with them
+    who: str  # what a worker is called in what it says on stderr
     job: CarriedJob
 
 
@@ -120,7 +123,10 @@ def main(spec: SupervisorSpec) -> None:
         on_interrupt = _become_independent()
         threads = taint.native_threads()
         import_quietly(spec.job.modules, spec.board.set_importing)
-        limit_threads()
+        if spec.limits_threads:
+            limit_threads()
+        if spec.adopts:
+            orphans.adopt()
         supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
@@ -136,6 +142,8 @@ def _leave(supervisor: Supervisor | None, status: int) -> NoReturn:
     try:
         if supervisor is not None:
             supervisor.kill_all()
+            if supervisor.adopts:
+                orphans.end_all()
     except Exception:
         traceback.print_exc()
     finally:
@@ -161,6 +169,7 @@ class Supervisor:
 
     def __init__(self, spec: SupervisorSpec, tainted_by: str | None, on_interrupt: Any) -> None:
         self._spec = spec
+        self.adopts = spec.adopts
         self._tainted_by = tainted_by
         self._launcher: Launcher = (
             Spawning(spec.job, spec.board, spec.start_method)
@@ -224,7 +233,7 @@ class Supervisor:
             life.traces.watch(doing, now)
             self._listen_to(life.traces.stderr)
         self._watch_budget()
-        if self._all_are_ready():  # not before: the first batch is waited for
+        if not self.adopts and self._all_are_ready():  # not before: the first batch is waited for
             self._launcher.warm_up()
 
     def _watch_budget(self) -> None:
@@ -260,7 +269,7 @@ class Supervisor:
         deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd), cap)
         self._poll.register(pidfd, select.POLLIN)
-        traces.stderr.name(worker_id)
+        traces.stderr.name(f"{self._spec.who} {worker_id}")
         self._listen_to(traces.stderr)
         return Started(worker_id, life, process.pid, self._tainted_by), [born.socket.fileno(), pidfd]
 

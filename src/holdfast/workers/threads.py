@@ -6,9 +6,9 @@ left alone, and `worker_init_fn` runs later: what it sets, counts.
 
     main, before it forks: look()          which libraries there are: milliseconds, once
     supervisor: limit()                    its workers, forks of it, inherit the numbers and do nothing
-    a worker that is a new interpreter: limit()
+    each worker: limit()                   the same; all there is to do for a new interpreter, nothing for a fork
 
-Not in each forked worker, because after a fork OpenBLAS starts all its threads before it hears that there is to be one.
+Not by forked workers alone: after a fork OpenBLAS starts all its threads before it hears that there is to be one.
 Runs in: main | supervisor | worker process.
 """
 
