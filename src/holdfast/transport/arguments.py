@@ -102,7 +102,7 @@ class _NotByName(pickle.PicklingError):
 class _PlainPickler(pickle.Pickler):
     """By reference, as fast as can be. Refuses what workers would look for in vain."""
 
-    dispatch_table = ChainMap(_REDUCERS, copyreg.dispatch_table)
+    dispatch_table: Any = ChainMap(_REDUCERS, copyreg.dispatch_table)
 
     def __init__(self, by_name: SentByName, file: io.BytesIO, encoding: Encoding) -> None:
         super().__init__(file, protocol=5, buffer_callback=encoding.keep_buffer)

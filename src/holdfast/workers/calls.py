@@ -205,6 +205,10 @@ class Calls:
                 self._backend.restore(worker_id, _NOTHING_TO_TAKE_UP, None)
         return Lost(loss, tuple(running), tuple(waiting))
 
+    def under_way(self) -> list[Call]:
+        """What has been sent and has not come back."""
+        return [self._in_flight[unit] for unit in self._in_flight]
+
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def stop(self, grace_s: float) -> None:

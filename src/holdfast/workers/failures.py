@@ -74,11 +74,12 @@ def capture(error: BaseException, where: str) -> Failure:
     )
 
 
-def rebuild(failure: Failure) -> BaseException:
+def rebuild(failure: Failure, *, tells_traceback: bool = True) -> BaseException:
     """The exception, in the main process, with notes that say where it came from."""
     error = _restore(failure)
     _add_note(error, failure.where)
-    _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
+    if tells_traceback:
+        _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
     return error
 
 
