@@ -28,6 +28,7 @@ _failed = pytest.StashKey[bool]()
 NEED_TORCH = [
     "diagnosis/test_reproducers.py",
     "faults",
+    "launch",
     "lifetime",
     "notebooks",
     "parity",

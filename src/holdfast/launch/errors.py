@@ -28,7 +28,7 @@ class RankError(WorkerError):
     exit_code: int
     signal_name: str | None
 
-    def __init__(  # noqa: PLR0917  (torch's order)
+    def __init__(
         self, msg: str, error_index: int, error_pid: int, exit_code: int = 1, signal_name: str | None = None
     ) -> None:
         Exception.__init__(self, msg)

@@ -94,9 +94,12 @@ class RankGroup(ProcessContext):
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             return self._join(deadline, self._options.grace_s if grace_period is None else grace_period)
+        except RankError:
+            self.close()
+            raise
         except WorkerError as error:
             self.close()
-            raise error if isinstance(error, RankError) else _as_rank_error(error) from error
+            raise _as_rank_error(error) from error
         except BaseException:
             self.close(_WHEN_INTERRUPTED_S)
             raise

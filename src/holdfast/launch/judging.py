@@ -48,7 +48,7 @@ def error_of(register: Register, first: RankState, start_method: str, done: str)
     error.ranks = tuple(register.states)
     error.incident = message.incident_of(account, seen=_seen(register, first, traceback))
     if failure is not None:
-        error.__cause__ = rebuild(failure)
+        error.__cause__ = rebuild(failure, tells_traceback=False)  # that is in the message
     return error
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Program:
-    """The user's function and its arguments. As the `init` of a rank it is kept there, until the rank is told to run."""
+    """The user's function and its arguments. As the `init` of a rank it is kept there until the rank is told to run."""
 
     def __init__(self, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         self.fn = fn

@@ -58,16 +58,16 @@ class Register:
 
     def _raised(self, rank: int, failure: Failure) -> None:
         error = rebuild(failure)
-        said = failure.traceback.strip().rpartition("\n")[2]
+        said = _in_a_line(error)
         if isinstance(error, KeyboardInterrupt):
             self._set(rank, End.INTERRUPTED, "was interrupted")
         elif isinstance(error, SystemExit) and not error.code:
             return  # it has ended as if it had returned: its exit says so
         elif self.is_ending:
-            self._set(rank, End.ENDED, f"was ended with the group; it raised {said}")
+            self._set(rank, End.ENDED, f"was ended with the group, and raised {said}")
         else:
             self.failures[rank] = failure
-            words = f"exited with {said}" if isinstance(error, SystemExit) else f"raised {said}"
+            words = f"exited with status {error.code}" if isinstance(error, SystemExit) else f"raised {said}"
             about_peer = is_about_a_peer(failure.qualname, said)
             self._set(rank, End.FAILED, words, failure.raised_at, is_consequence=about_peer)
 
@@ -96,3 +96,12 @@ class Register:
             if state.end is End.NONE:
                 end = End.ENDED if self.is_ending else End.FAILED
                 self._set(state.rank, end, "was lost with the supervisor of all ranks")
+
+
+def _in_a_line(error: BaseException) -> str:
+    """ "ValueError: bad header", of an exception of the user's, whose text may be anything, or raise."""
+    try:
+        text = one_line(str(error), _LONGEST_WORDS)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastWarning
 from holdfast.launch.group import GroupOptions, RankGroup
 from holdfast.launch.program import Program
 from holdfast.memory import sizes
+from holdfast.workers import arguments
 
 _START_METHODS = ("spawn", "fork", "forkserver")
 
@@ -37,16 +38,16 @@ def spawn(
     fn: Callable[..., object],
     args: tuple[Any, ...] = ...,
     nprocs: int = ...,
-    join: bool = ...,
+    *,
+    join: Literal[False],
     daemon: bool = ...,
     start_method: str = ...,
-    *,
     timeout: float | None = ...,
     memory_limit: int | str | None = ...,
     max_restarts: int = ...,
     grace_period: float = ...,
     backend: str | None = ...,
-) -> RankGroup | None: ...
+) -> RankGroup: ...
 def spawn(  # noqa: PLR0917  (torch's signature)
     fn: Callable[..., object],
     args: tuple[Any, ...] = (),
@@ -102,13 +103,9 @@ def spawn(  # noqa: PLR0917  (torch's signature)
 
 
 def _check(options: GroupOptions) -> None:
-    if options.nprocs < 0:
-        raise ValueError(f"nprocs={options.nprocs} must not be negative")
-    if options.start_method not in _START_METHODS:
-        raise ValueError(f"start_method={options.start_method!r} must be one of {', '.join(_START_METHODS)}")
-    if options.timeout_s is not None and not options.timeout_s > 0:
-        raise ValueError(f"timeout={options.timeout_s!r} must be above 0 seconds, or None")
-    if options.max_restarts < 0:
-        raise ValueError(f"max_restarts={options.max_restarts} must not be negative")
-    if options.grace_s < 0:
-        raise ValueError(f"grace_period={options.grace_s} must not be negative")
+    arguments.check_count("nprocs", options.nprocs)
+    arguments.check_choice("start_method", options.start_method, _START_METHODS)
+    arguments.check_seconds("timeout", options.timeout_s)
+    arguments.check_count("max_restarts", options.max_restarts)
+    if options.grace_s:
+        arguments.check_seconds("grace_period", options.grace_s)

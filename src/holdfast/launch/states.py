@@ -1,6 +1,6 @@
 """How ranks have ended, and which of them was the first to fail. Pure.
 
-When one rank of a group dies, the others fail of it: their connections to it are closed, what they wait for never comes.
+When one rank of a group dies, the others fail of it: their connections to it close, and what they wait for never comes.
 And the kernel is slow to say that a large process is gone, so that its peers may have raised before that is known.
 So an exception that says that a peer has gone is taken for a consequence, wherever there is another failure.
 
