@@ -61,7 +61,7 @@ class RankGroup(ProcessContext):
         self._owner_pid = os.getpid()
         self._calls: Calls | None = None
         self._handles: list[Any] = []
-        self._register = Register(options.nprocs)
+        self._register = Register(())
         self._restarts = 0
         self.incidents = Incidents()
         self.error_files: list[str] = []  # of torch's, which has one for each rank
@@ -120,13 +120,13 @@ class RankGroup(ProcessContext):
 
     def _begin(self) -> None:
         options = self._options
-        self._register = Register(options.nprocs)
         context = multiprocessing.get_context(options.start_method)
         calls = self._calls = Calls(self._job(), context, options.backend)
         _end_at_exit(self)
         try:
             calls.start()
             self._handles = list(calls.workers)
+            self._register = Register([handle.pid for handle in self._handles])
             for rank, handle in enumerate(self._handles):
                 handle.daemon = options.daemon
                 calls.send(Call(fn=program.run, args=(rank,)), rank)
@@ -238,7 +238,9 @@ class RankGroup(ProcessContext):
 def _as_rank_error(error: WorkerError) -> RankInitError:
     """No rank could be started: told as it was, and caught as torch's."""
     pid = error.incident.pid if error.incident is not None else None
-    told = RankInitError(str(error), error.worker_id or 0, pid or 0)
+    said = str(error).replace("uses the loader", "calls spawn")
+    said = said.replace('DataLoader(..., multiprocessing_context="fork")', 'spawn(..., start_method="fork")')
+    told = RankInitError(said, error.worker_id or 0, pid or 0)
     told.incident = error.incident
     return told
 

@@ -35,13 +35,14 @@ class _Judged(NamedTuple):
     kind: type[RankError]
     diagnosis: Diagnosis
     exit_code: int
+    who: str = ""  # where it was no rank
 
 
 def error_of(register: Register, first: RankState, start_method: str, done: str) -> RankError:
     """What to raise. Its `__cause__` is what the first rank's function raised, if it did."""
     failure = register.failures.get(first.rank)
     judged = _judge(register, first, failure, start_method)
-    account = telling.account_of(judged.diagnosis, first, done)
+    account = telling.account_of(judged.diagnosis, first, done, judged.who)
     traceback = failure.traceback if failure is not None else ""
     text = telling.render(account, first, register.states, traceback)
     error = judged.kind(text, first.rank, first.pid or 0, judged.exit_code, signal_name_of(judged.exit_code))
@@ -64,7 +65,7 @@ def _judge(register: Register, first: RankState, failure: Failure | None, start_
     if loss is not None:
         return _Judged(_kind_of(loss), loss.diagnosis, loss.exitcode)
     assert register.lost_all is not None
-    return _Judged(RankCrashed, register.lost_all.diagnosis, -signal.SIGKILL)
+    return _Judged(RankCrashed, register.lost_all.diagnosis, -signal.SIGKILL, "supervisor")
 
 
 def _kind_of(loss: WorkerLost) -> type[RankError]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast.diagnosis.call_words import for_calls
 from holdfast.diagnosis.wording import one_line
@@ -23,8 +23,9 @@ _LONGEST_WORDS = 200
 class Register:
     """The states of all ranks, and what they are known from."""
 
-    def __init__(self, nprocs: int) -> None:
-        self.states = [RankState(rank) for rank in range(nprocs)]
+    def __init__(self, pids: Sequence[int | None]) -> None:
+        """`pids`: of all ranks, in their order."""
+        self.states = [RankState(rank, pid) for rank, pid in enumerate(pids)]
         self.failures: dict[int, Failure] = {}  # of ranks whose function raised
         self.losses: dict[int, WorkerLost] = {}  # of ranks whose process is gone
         self.lost_all: SupervisorLost | None = None
@@ -73,11 +74,13 @@ class Register:
 
     def _gone(self, loss: WorkerLost) -> None:
         rank = loss.worker_id
+        if self.lost_all is not None:
+            return  # of one that was started in its place, and had nothing to do
         self.losses[rank] = loss
         if self.states[rank].end is End.NONE:
             self._judge_exit(rank, loss)
         tail = loss.evidence.stderr_tail
-        self.states[rank] = dataclasses.replace(self.states[rank], pid=loss.pid, stderr_tail=tail)
+        self.states[rank] = dataclasses.replace(self.states[rank], stderr_tail=tail)
 
     def _judge_exit(self, rank: int, loss: WorkerLost) -> None:
         if loss.exitcode == 0:

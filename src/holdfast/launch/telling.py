@@ -28,12 +28,13 @@ _TAIL_LINES = 12
 _CONTEXT = re.compile(r'mp_context=multiprocessing\.get_context\(("[a-z]+")\)')
 
 
-def account_of(diagnosis: Diagnosis, state: RankState, done: str) -> Account:
-    """What is told of a rank, in words that know nothing of datasets."""
+def account_of(diagnosis: Diagnosis, state: RankState, done: str, who: str = "") -> Account:
+    """What is told of a rank, or of `who` else, in words that know nothing of datasets."""
     told = call_words.for_calls(diagnosis, _FRONT)
     advice = (_CONTEXT.sub(r"start_method=\1", text) for text in told.advice if "max_tasks_per_child" not in text)
     told = dataclasses.replace(told, advice=tuple(advice))
-    return Account(told, state.rank, state.pid, done=done, who=f"rank {state.rank}", seen_at=state.at or None)
+    pid = None if who else state.pid
+    return Account(told, state.rank, pid, done=done, who=who or f"rank {state.rank}", seen_at=state.at or None)
 
 
 def render(account: Account, first: RankState, states: Sequence[RankState], traceback: str = "") -> str:

@@ -86,6 +86,7 @@ class PortableCrew:
         self._spare_deaths = 0
         self._has_worked = False  # a unit was finished: it makes sense to have a spare
         self._wants_spare = False
+        self._keeps_spare = not job.has_ranks  # of which none is replaced
         self._announcements = Announcements(pool, self._recruits)
         self._holds: list[object] = []
         self._retired: set[int] = set()
@@ -227,7 +228,7 @@ class PortableCrew:
         if self._limits.tick_s is not None:
             self._look()
         self._announcements.remove_names()
-        if self._wants_spare and self._spare is None:
+        if self._wants_spare and self._keeps_spare and self._spare is None:
             self._start_spare()
 
     def _watched(self) -> list[Any]:
