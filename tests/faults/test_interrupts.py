@@ -28,7 +28,7 @@ def test_an_epoch_survives_a_storm_of_interrupts(what: str, seed: int) -> None:
 
 @pytest.mark.parametrize("method", ["spawn", "portable"])
 def test_an_interrupt_while_new_processes_start_is_the_main_processs_alone(method: str) -> None:
-    """They import the main script, for seconds, when Ctrl-C reaches all: no traceback of theirs, and nothing is left."""
+    """They import the main script, for seconds, when Ctrl-C reaches all: no traceback of theirs, nothing is left."""
     with Program("interrupted_start.py", method) as program:
         program.wait_for_lines("importing")
         program.signal_group(signal.SIGINT)
