@@ -16,6 +16,7 @@ import torch
 import torch.distributed
 
 from helpers import Numbers
+from waits import PATIENCE_S, wait_until
 
 
 def note(rank: int, directory: str, *words: object) -> None:
@@ -43,15 +44,17 @@ def put(rank: int, queue: Any, lock: Any, tensor: torch.Tensor) -> None:
     queue.put((rank, os.getpid()))
 
 
-def fail(rank: int, failing: int, how: str, then: str = "stay") -> None:
-    """One rank fails; the others stay, or are done."""
-    print(f"rank {rank} was here", file=sys.stderr, flush=True)
+def fail(rank: int, failing: int, how: str, then: str = "stay", meet_in: str = "", count: int = 0) -> None:
+    """One rank fails; the others stay, or are done. With a place to meet in, when so many have come there."""
+    os.write(2, f"rank {rank} was here\n".encode())
+    if rank != failing and then == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if meet_in:
+        Path(meet_in, str(rank)).touch()
+        wait_until(lambda: len(list(Path(meet_in).iterdir())) == count, PATIENCE_S, "the others")
     if rank == failing:
         FAILURES[how]()
-    elif then == "stay":
-        time.sleep(600)
-    elif then == "deaf":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    elif then != "done":
         time.sleep(600)
 
 

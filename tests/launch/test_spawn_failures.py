@@ -29,7 +29,7 @@ def how(method: str) -> dict[str, Any]:
 
 def failure_of(*args: Any, nprocs: int = 3, **options: Any) -> RankError:
     """What spawn raises for `ranks.fail`."""
-    options = {"start_method": "fork", **options}
+    options = {**({} if "backend" in options else {"start_method": "fork"}), **options}
     with pytest.raises(RankError) as caught:
         holdfast.spawn(ranks.fail, args, nprocs=nprocs, **options)
     return caught.value
@@ -122,10 +122,10 @@ def test_an_exit_is_told_with_the_place_it_was_called_from() -> None:
 # --- the others ---------------------------------------------------------------------------------------------------
 
 
-def test_the_others_are_ended_and_their_states_told() -> None:
+def test_the_others_are_ended_and_their_states_told(tmp_path: Path) -> None:
     """Those that run, those that are deaf to SIGTERM; and what each wrote last."""
     began = time.monotonic()
-    error = failure_of(1, "raise", "stay")
+    error = failure_of(1, "raise", "stay", str(tmp_path), 3)
     words = {state.rank: state.words for state in error.ranks}
     assert words[1] == "raised ValueError: bad header"
     assert words[0] == words[2] == "was running, and was ended with the group"
@@ -136,8 +136,8 @@ def test_the_others_are_ended_and_their_states_told() -> None:
     assert time.monotonic() - began < 60
 
 
-def test_a_rank_that_is_deaf_to_sigterm_is_killed_after_the_grace_period() -> None:
-    error = failure_of(1, "raise", "deaf", nprocs=2, grace_period=0.3)
+def test_a_rank_that_is_deaf_to_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    error = failure_of(1, "raise", "deaf", str(tmp_path), 2, nprocs=2, grace_period=0.3)
     assert [state.words for state in error.ranks] == [
         "was running, and did not end when it was told to: it was killed",
         "raised ValueError: bad header",
