@@ -44,7 +44,9 @@ def put(rank: int, queue: Any, lock: Any, tensor: torch.Tensor) -> None:
     queue.put((rank, os.getpid()))
 
 
-def fail(rank: int, failing: int, how: str, then: str = "stay", meet_in: str = "", count: int = 0) -> None:
+def fail(  # noqa: PLR0917  (a rank gets all by position)
+    rank: int, failing: int, how: str, then: str = "stay", meet_in: str = "", count: int = 0
+) -> None:
     """One rank fails; the others stay, or are done. With a place to meet in, when so many have come there."""
     os.write(2, f"rank {rank} was here\n".encode())
     if rank != failing and then == "deaf":
