@@ -71,7 +71,7 @@ class RankGroup(ProcessContext):
     # -- what torch's has ------------------------------------------------------------------------------------------
 
     @property
-    def processes(self) -> Sequence[WorkerHandle]:  # type: ignore[override]
+    def processes(self) -> Sequence[WorkerHandle]:
         """By rank. After a restart of the group they are others."""
         return list(self._handles)
 

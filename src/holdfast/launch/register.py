@@ -43,10 +43,8 @@ class Register:
         for happening in happenings:
             if isinstance(happening, Raised):
                 self._raised(happening.call.worker_id, happening.failure)
-            elif isinstance(happening, Lost) and isinstance(happening.loss, WorkerLost):
-                self._gone(happening.loss)
             elif isinstance(happening, Lost):
-                self._all_gone(happening.loss)
+                self._lost(happening.loss)
 
     def _set(self, rank: int, end: End, words: str, at: float = 0.0, *, is_consequence: bool = False) -> None:
         self.states[rank] = dataclasses.replace(
@@ -72,10 +70,14 @@ class Register:
             about_peer = is_about_a_peer(failure.qualname, said)
             self._set(rank, End.FAILED, words, failure.raised_at, is_consequence=about_peer)
 
+    def _lost(self, loss: WorkerLost | SupervisorLost) -> None:
+        if isinstance(loss, SupervisorLost):
+            self._all_gone(loss)
+        elif self.lost_all is None:  # else it was started in the place of a rank that is lost, and had nothing to do
+            self._gone(loss)
+
     def _gone(self, loss: WorkerLost) -> None:
         rank = loss.worker_id
-        if self.lost_all is not None:
-            return  # of one that was started in its place, and had nothing to do
         self.losses[rank] = loss
         if self.states[rank].end is End.NONE:
             self._judge_exit(rank, loss)
