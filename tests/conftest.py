@@ -28,7 +28,9 @@ _failed = pytest.StashKey[bool]()
 NEED_TORCH = [
     "diagnosis/test_reproducers.py",
     "faults",
+    "launch",
     "lifetime",
+    "notebooks",
     "parity",
     "pool",
     "sharing",
@@ -36,6 +38,7 @@ NEED_TORCH = [
     "unit/test_backends.py",
     "unit/test_bad_samples.py",
     "unit/test_collate.py",
+    "unit/test_crowding.py",
     "unit/test_fetch.py",
     "unit/test_launching.py",
     "unit/test_layout.py",

@@ -6,6 +6,7 @@ Importing this package has no effects and does not import torch: the public name
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from holdfast.cpus import available_cpus
     from holdfast.errors import (
         HoldfastError,
         HoldfastWarning,
@@ -21,6 +22,7 @@ if _typing.TYPE_CHECKING:
         WorkerTimeout,
     )
     from holdfast.incident import Incident
+    from holdfast.launch.spawn import spawn
     from holdfast.loader.dataloader import DataLoader
     from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
@@ -49,8 +51,10 @@ __all__ = [
     "WorkerInitError",
     "WorkerOutOfMemory",
     "WorkerTimeout",
+    "available_cpus",
     "map",
     "share",
+    "spawn",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
@@ -60,8 +64,10 @@ _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "LoaderStats": "holdfast.loader.stats",
     "ProcessPoolExecutor": "holdfast.pool.executor",
     "map": "holdfast.pool.mapping",
+    "available_cpus": "holdfast.cpus",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
+    "spawn": "holdfast.launch.spawn",
 }
 
 

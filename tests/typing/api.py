@@ -3,7 +3,7 @@
 A `type: ignore` below marks a mistake that mypy must find: where it finds none, the unused comment is the error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import assert_type
 
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, TensorDataset
 
 import holdfast
-from holdfast import DataLoader, FailedItem, ProcessPoolExecutor, share
+from holdfast import DataLoader, FailedItem, ProcessPoolExecutor, available_cpus, share, spawn
 from holdfast.errors import HoldfastError, HoldfastWarning, WorkerCrashed, WorkerError, WorkerInitError
 
 
@@ -103,3 +103,13 @@ def existing_handlers_of_runtime_error_catch_ours(crashed: WorkerCrashed, init: 
     as_ours: list[HoldfastError] = [*as_worker_errors]
     as_warning: type[UserWarning] = HoldfastWarning
     print(as_runtime_errors, as_ours, as_warning)
+
+
+def spawn_gives_a_group_only_if_it_does_not_join(train: Callable[[int, str], None]) -> None:
+    assert_type(spawn(train, ("a",), nprocs=2, join=False).pids(), list[int])
+    spawn(train, ("a",), 2, True, False, "spawn", timeout=3.0, memory_limit="4GB", max_restarts=1)
+    spawn(train, "a")  # type: ignore[call-overload]
+
+
+def cpus_are_counted() -> None:
+    assert_type(available_cpus(), int)

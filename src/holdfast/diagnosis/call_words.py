@@ -25,6 +25,7 @@ _WORDS = (
     (r"a_script_that_loads_the_sample\.py", "a_script_that_makes_the_call.py"),
     (r"use fewer workers .*", "use fewer workers"),
     (r"use fewer workers or .*", "use fewer workers"),
+    (r"\bthe code that loads the data\b", "the function"),
     (r"\bsample_timeout\b", "timeout"),
     (r"\bworker_init_fn\b", "the initializer"),
     (r"\bthe training loop\b", "the main process"),

@@ -22,6 +22,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from holdfast import options
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
+from holdfast.loader.crowding import warn_if_crowded
 from holdfast.loader.in_process import InProcessIterator, PlainIterator
 from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
@@ -167,6 +168,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
             return InProcessIterator(self) if ours else PlainIterator(self)
         self.check_worker_number_rationality()
+        warn_if_crowded(self.num_workers)
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator

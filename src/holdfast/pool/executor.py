@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
+from holdfast.cpus import available_cpus
 from holdfast.incident import Incidents
 from holdfast.pool import at_exit
 from holdfast.pool.dispatcher import Dispatcher
@@ -63,7 +64,7 @@ class ProcessPoolExecutor(Executor):
         _check_max_tasks(max_tasks_per_child)
         backends.check_name(backend)
         backends.check_context(backend, mp_context)
-        self._max_workers = max_workers or _available_cpus()
+        self._max_workers = max_workers or available_cpus()
         self._mp_context = mp_context
         self._init = None if initializer is None else Initializer(initializer, initargs)
         self._max_tasks_per_child = max_tasks_per_child
@@ -270,8 +271,3 @@ def _check_max_tasks(value: object) -> None:
         raise TypeError("max_tasks_per_child must be an integer")
     if value <= 0:
         raise ValueError("max_tasks_per_child must be >= 1")
-
-
-def _available_cpus() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

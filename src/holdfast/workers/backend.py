@@ -137,6 +137,9 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
+    def end_all(self) -> None:
+        """End all workers now. What they had finished is kept, and `start_over` starts them anew."""
+
     def wake_for(self, bell: Bell) -> None:
         """Have `wait` return when the bell sounds, though nothing may have happened. For who submits from elsewhere."""
 

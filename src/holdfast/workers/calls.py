@@ -147,6 +147,10 @@ class Calls:
             self._in_flight.give_up(unit)
         return calls
 
+    def retire(self, worker_id: int) -> None:
+        """Let a worker end after what it has been sent. Nobody takes its place."""
+        self._backend.retire(worker_id)
+
     # -- what comes back -------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> list[Happening]:

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import importlib
 import pickle
+import time
 import traceback
 from collections.abc import Iterator
 from functools import reduce
@@ -48,6 +49,7 @@ class Failure(NamedTuple):
     position: int = -1  # of the sample in hand, in its unit or in the worker's stream
     memory: tuple[int, int] | None = None  # of a worker that has a limit: that, and what it used of it
     descriptors: str = ""  # who held them, where there were none left
+    raised_at: float = 0.0  # time.time()
 
 
 def capture(error: BaseException, where: str) -> Failure:
@@ -68,6 +70,7 @@ def capture(error: BaseException, where: str) -> Failure:
         where=where,
         memory=limits.memory_use(),
         descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
+        raised_at=time.time(),
     )
 
 

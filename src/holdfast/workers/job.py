@@ -34,6 +34,8 @@ class Calling:
     threads: int | None = 1  # of torch in each; None: as many as it takes by itself
     is_seeded: bool = True  # each worker with a seed of its own
     imports: tuple[str, ...] = ()  # modules that the calls are known to need
+    is_rank: bool = False  # a part of the program itself: one call, whose end is that of the process, in its own time
+    is_daemonic: bool = False  # as multiprocessing means it: it can have no children
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,20 @@ class Job:
     memory_budget: int | None = None  # of all workers and slots, in bytes
     most_growth: int | None = None  # of one worker, in bytes, before it is replaced; None: growth is not watched
     calling: Calling | None = None  # its workers run calls; what is said above of datasets is of no use to them
+
+    @property
+    def who(self) -> str:
+        """What a worker is called in what it says on stderr."""
+        return self.calling.who if self.calling is not None and self.calling.is_rank else "worker"
+
+    @property
+    def has_ranks(self) -> bool:
+        return self.calling is not None and self.calling.is_rank
+
+    @property
+    def limits_threads(self) -> bool:
+        """Whether native libraries in a worker start with one thread."""
+        return self.calling is None or self.calling.threads is not None
 
     @property
     def imports(self) -> frozenset[str]:

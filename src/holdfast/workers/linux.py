@@ -37,7 +37,7 @@ from holdfast.memory import readings
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
-from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor
+from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor, threads
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, WorkerMemory
@@ -121,6 +121,8 @@ class Crew:
         self._is_forked = self.start_method == "fork"
         if self._is_forked:
             read_sources()  # here, and not in the supervisor of each epoch
+            if self._job.limits_threads:
+                threads.look()
         self._board.set_busy(not self._is_forked)
         self._board.set_importing(0)
         self._board.forget_memory()
@@ -139,6 +141,9 @@ class Crew:
             memory_budget_bytes=self._job.memory_budget,
             max_restarts=self._job.max_restarts,
             has_been_ready=self._has_been_ready,
+            limits_threads=self._job.limits_threads,
+            adopts=self._job.has_ranks,
+            who=self._job.who,
             job=self._carried,
         )
         with start_methods.unnumbered():
@@ -146,7 +151,7 @@ class Crew:
                 target=supervisor.main, args=(spec,), name=no_start.SUPERVISOR, daemon=True
             )
         try:
-            with main_module.startable():
+            with main_module.startable(), start_methods.interrupts_held_back():
                 self._process.start()
         except BaseException:
             self._process = None
@@ -447,8 +452,11 @@ class Crew:
         module = sorted(self._carried.modules)[number - 1] if number else None
         return no_start.error_of("supervisor", self._process.pid, self._process.exitcode, module)
 
-    def start_over(self) -> None:
+    def end_all(self) -> None:
         self._bury_everything()
+
+    def start_over(self) -> None:
+        self.end_all()
         self._start_anew(Evidence(Ending.INTERRUPTED, start_method=self.start_method))
 
     def _start_anew(self, seen: Evidence) -> None:

@@ -86,6 +86,7 @@ class PortableCrew:
         self._spare_deaths = 0
         self._has_worked = False  # a unit was finished: it makes sense to have a spare
         self._wants_spare = False
+        self._keeps_spare = not job.has_ranks  # of which none is replaced
         self._announcements = Announcements(pool, self._recruits)
         self._holds: list[object] = []
         self._retired: set[int] = set()
@@ -94,7 +95,7 @@ class PortableCrew:
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         has_calls = job.calling is not None
-        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget, has_calls)
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget, has_calls, job.who)
         self._budget_watch = BudgetWatch(job.memory_budget)
         self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()
@@ -231,7 +232,7 @@ class PortableCrew:
         if self._limits.tick_s is not None:
             self._look()
         self._announcements.remove_names()
-        if self._wants_spare and self._spare is None:
+        if self._wants_spare and self._keeps_spare and self._spare is None:
             self._start_spare()
 
     def _watched(self) -> list[Any]:
@@ -364,17 +365,21 @@ class PortableCrew:
         recruit.forget()
         self._recruits.remove(recruit)
 
-    def start_over(self) -> None:
+    def end_all(self) -> None:
         for recruit in self._recruits:
             recruit.process.kill()
         _join(self._recruits, _GONE_AFTER_KILL_S)
         for recruit in list(self._recruits):
             self._drain(recruit)
             self._dismiss(recruit)
-        assert self._board is not None
-        doing = tuple(map(self._board.doing, range(len(self._workers))))
         self._by_worker.clear()
         self._spare = None
+        self._announcements.remove_names()  # nobody is left to open them; who is started later inherits them
+
+    def start_over(self) -> None:
+        assert self._board is not None
+        self.end_all()
+        doing = tuple(map(self._board.doing, range(len(self._workers))))
         self._wants_spare = self._has_worked
         self._unsettled.update(range(len(self._workers)))
         try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import marshal
 import multiprocessing.process
 import os
-import signal
 import threading
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -29,6 +28,7 @@ from holdfast.workers.messages import Order
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import WorkerEnd
 from holdfast.workers.shared_job import ArrivedJob, SharedJob
+from holdfast.workers.start_methods import ignore_interrupts
 from holdfast.workers.worker import Worker, do_nothing, learn_segment, serve
 
 if TYPE_CHECKING:
@@ -68,9 +68,7 @@ def pack_assignment(assignment: Assignment) -> bytes:
 def main(spec: RecruitSpec) -> None:
     """The target of a worker process."""
     look = spec.traces.install(is_forked=False) if spec.traces is not None else do_nothing
-    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a spare must outlive a Ctrl-C that the user catches
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # main held it back while we could not ignore it
+    on_interrupt = ignore_interrupts()  # a spare must outlive a Ctrl-C that the user catches
     threading.Thread(target=_go_with_main, args=(spec,), name="holdfast-watch", daemon=True).start()
     end = WorkerEnd(spec.end)
     segments = {number: passed.segment for number, passed in spec.segments}

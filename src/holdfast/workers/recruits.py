@@ -11,12 +11,9 @@ import itertools
 import multiprocessing
 import multiprocessing.process
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -52,11 +49,12 @@ class Limits:
     memory_bytes: int | None = None
     budget_bytes: int | None = None  # of all workers, and the slots
     has_calls: bool = False  # which may have a limit of their own
+    who: str = "worker"  # what it is called in what it says on stderr
 
     @property
     def tick_s(self) -> float | None:
         """How often to look; None: there is nothing to look for."""
-        if self == Limits():
+        if self == Limits(who=self.who):
             return None
         watches_memory = self.memory_bytes is not None or self.budget_bytes is not None
         return tick_s(self.sample_timeout_s, watches_memory=watches_memory)
@@ -68,22 +66,6 @@ class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ign
     def __init__(self, identity: tuple[int, ...], spec: RecruitSpec) -> None:
         super().__init__(target=recruit.main, args=(spec,), name=no_start.RECRUIT, daemon=True)
         self._identity = identity
-
-
-@contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """A Ctrl-C reaches every process of the terminal. A new one must not die of it, with a traceback, while it imports:
-    it starts with SIGINT blocked. And here it must not come between a start and our taking note of it.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    resource_tracker.ensure_running()  # not inside: it changes the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def make_traces() -> Traces | None:
@@ -127,10 +109,11 @@ class Recruit:
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         ends = self.traces.ends if self.traces is not None else None
         spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
+        start_methods.prepare("spawn")
         with start_methods.unnumbered():
             self.process = _WorkerProcess(self._identity, spec)
         try:
-            with main_module.startable(), _interrupts_held_back():
+            with main_module.startable(), start_methods.interrupts_held_back():
                 self.process.start()
                 self.pid = self.process.pid
                 book.append(self)
@@ -151,7 +134,7 @@ class Recruit:
         self.worker_id = assignment.worker_id
         self._limits = limits
         if self.traces is not None:
-            self.traces.stderr.name(self.worker_id)
+            self.traces.stderr.name(f"{limits.who} {self.worker_id}")
         self._deadline = Deadline(limits.sample_timeout_s)
         self._cap = MemoryCap(self.pid, limits.memory_bytes)
         self._board.reset(self.worker_id, life)
@@ -259,6 +242,11 @@ class PortableWorkerHandle(BaseWorkerHandle):
 
     def is_alive(self) -> bool:
         return self._recruit is not None and not self._recruit.has_ended()
+
+    @property
+    def sentinel(self) -> int:
+        """Ready when the process has ended; -1 if it has."""
+        return int(self._recruit.process.sentinel) if self._recruit is not None else -1
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the process has ended."""

@@ -45,6 +45,7 @@ from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
+from holdfast.workers.threads import limit as limit_threads
 
 if TYPE_CHECKING:
     from holdfast.workers.traces import TraceEnds  # where there are such
@@ -107,7 +108,6 @@ def do_nothing() -> None:
 
 def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
     """A worker's life."""
-    let_trainer_go_first()
     limits.be_first_to_go()
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
@@ -183,6 +183,7 @@ class Worker:
         self._init_failure: Failure | None = None
         self._ended = False  # the iterable is exhausted for this epoch
         self._caller: Caller | None = None  # of a job whose units are calls
+        self._exit_status: object = None  # of what its last call raised
         self._who = f"DataLoader worker process {worker_id} (pid {os.getpid()})"
 
     # -- before the first unit -------------------------------------------------------------------------------------
@@ -194,6 +195,10 @@ class Worker:
         torch.set_num_threads(1)
         with self._keep_failure("was starting"):
             job = carried.open()
+            if not job.has_ranks:
+                let_trainer_go_first()
+            if job.limits_threads:
+                limit_threads()
             if job.calling is None:
                 job = self._prepare_to_load(job)
             else:
@@ -217,7 +222,7 @@ class Worker:
     def _prepare_to_call(self, job: Job, calling: Calling, threads: int) -> None:
         """No daemon, as in the standard library's pool: it may have children of its own. `threads`: torch's own."""
         process: Any = multiprocessing.process.current_process()
-        process._config["daemon"] = False
+        process._config["daemon"] = calling.is_daemonic
         torch.set_num_threads(calling.threads or threads)
         if calling.is_seeded:
             seed_worker(job.base_seed, self._id)
@@ -287,9 +292,13 @@ class Worker:
             self._row[PHASE] = Phase.IDLE
 
     def end(self) -> None:
-        self._row[PHASE] = Phase.ENDING
+        """A rank ends as a process of its own would: in its own time, and with a status that tells how its call did."""
         if self._meter is not None:
             self._meter.close()
+        if self._job is None or not self._job.has_ranks:
+            self._row[PHASE] = Phase.ENDING
+        elif self._exit_status is not None:
+            raise SystemExit(self._exit_status)
 
     def _learn_segment(self, message: tuple[Any, ...], handles: list[Handle]) -> None:
         learn_segment(self._segments, message, handles)
@@ -399,6 +408,7 @@ class Worker:
         try:
             return Outcome(Kind.BATCH, caller.run(self._request(unit)[0]))
         except BaseException as error:
+            self._exit_status = _exit_status_of(error)
             failure = capture(error, f"raised in {self._who}")._replace(phase=int(Phase.FETCH), position=0)
             return Outcome(Kind.FAILURE, tuple(failure))
 
@@ -518,6 +528,13 @@ class Worker:
     def _where(self, doing: str) -> str:
         """One line for the user: which worker, which batch, which sample."""
         return f"raised in {self._who}, batch {self._unit}, {doing}"
+
+
+def _exit_status_of(error: BaseException) -> object:
+    """What a process that runs one function ends with: as multiprocessing has it, and torch's spawn."""
+    if isinstance(error, SystemExit):
+        return error.code
+    return None if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _seeded(job: Job, epoch: Epoch) -> Job:
