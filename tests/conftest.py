@@ -26,6 +26,7 @@ LEAK_DEADLINE_S = 15.0
 _failed = pytest.StashKey[bool]()
 
 NEED_TORCH = [
+    "diagnosis/test_memory_reproducers.py",
     "diagnosis/test_reproducers.py",
     "faults",
     "launch",

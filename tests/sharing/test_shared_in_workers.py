@@ -116,6 +116,23 @@ def test_what_was_written_before_the_workers_started_reaches_them(method: str) -
     assert list(load(Calling(holdfast.share(data), write_and_read, length=2), method)) == [[5, 6], [5, 6]]
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_what_was_written_to_a_tensor_in_an_item_does_not_travel_with_the_list(method: str) -> None:
+    """Who is sent the list has it as it was shared; only a forked process inherits what its parent wrote. A small
+    tensor is a new one each time. (As docs/sharing.md says.)
+    """
+    data = holdfast.share([torch.zeros(1000), torch.zeros(10)])
+    for item in data:
+        item.add_(7)
+    assert [float(item[0]) for item in data] == [7, 0]
+    expected = [7, 0] if method == "fork" else [0, 0]
+    assert list(load(Calling(data, _firsts, length=2), method)) == [expected] * 2
+
+
+def _firsts(data: Any, index: int) -> list[float]:
+    return [float(item[0]) for item in data]
+
+
 def test_the_memory_is_freed_with_its_last_user() -> None:
     """Here with the workers, although the main process has dropped it long ago."""
     before = shared_memory_bytes()

@@ -103,6 +103,31 @@ def test_what_was_counted_while_it_lived_was_of_others(counting: Counting) -> No
     assert (before.cgroup_kills, after.cgroup_kills) == (4, 4)
 
 
+def test_what_was_counted_while_the_kernel_takes_it_apart_may_have_been_its_own(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still shows memory then: with gigabytes, and on a busy machine, that takes longer than a tick."""
+    watch = MemoryWatch(os.getpid())
+    monkeypatch.setattr(collect, "_is_ending", lambda pid: True)
+    counting.set(4)
+    watch.tick(1.0, 0, 0)
+    before, after = watch.around_death()
+    assert (before.cgroup_kills, after.cgroup_kills) == (3, 4)
+
+
+def test_a_process_that_was_killed_is_ending() -> None:
+    """From the moment of the signal until it is reaped, and after."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.DEVNULL)
+    try:
+        assert not collect._is_ending(child.pid)
+        child.kill()
+        assert collect._is_ending(child.pid)
+    finally:
+        child.kill()
+        child.wait()
+    assert collect._is_ending(child.pid)
+
+
 def test_of_a_process_that_is_gone_nothing_is_taken_for_a_reading(counting: Counting) -> None:
     """A tick may come between the kernel's kill and our noticing of it: its count is not that of before."""
     child = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.DEVNULL)

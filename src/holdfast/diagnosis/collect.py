@@ -18,6 +18,9 @@ _READINGS = 16
 _LATEST = 6  # of these, one after the other
 _INTERVAL_S = 0.4
 _INHERITED = 200
+_FLAGS, _PENDING = 6, 28  # fields of /proc/PID/stat after the name: see proc_pid_stat(5)
+_PF_EXITING = 0x4
+_SIGKILL_BIT = 1 << 8
 _UNINTERESTING = ("/dev/", "/proc/", "/sys/", "pipe:", "anon_inode:", "/memfd:")
 
 
@@ -41,11 +44,14 @@ class MemoryWatch:
         if now_s - self._last_s < _INTERVAL_S:
             return
         self._last_s = now_s
+        counters = self._read(self._before)
         nbytes = readings.anonymous_bytes(self._pid)
-        if nbytes is not None:  # of a process that has ended the last one before counts
-            self._readings.append((now_s, nbytes, unit, position))
-            self._thin_out()
-            self._before = self._read(self._before)
+        if nbytes is None:  # of a process that has ended the last one before counts
+            return
+        self._readings.append((now_s, nbytes, unit, position))
+        self._thin_out()
+        if not (_counted_a_kill(self._before, counters) and _is_ending(self._pid)):  # else it may have been its own
+            self._before = counters
 
     def _thin_out(self) -> None:
         """Keep the first, the latest, and between them some that are spread over the whole life: a leak may be slow."""
@@ -71,6 +77,19 @@ class MemoryWatch:
     def around_death(self) -> tuple[MemoryCounters, MemoryCounters]:
         """Before and after it."""
         return self._before, self._read()
+
+
+def _counted_a_kill(before: MemoryCounters, after: MemoryCounters) -> bool:
+    return (before.cgroup_kills, before.host_kills) != (after.cgroup_kills, after.host_kills)
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether it has been killed, or is about to be gone: to take a large process apart takes the kernel a while."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return bool(int(after_name[_FLAGS]) & _PF_EXITING or int(after_name[_PENDING]) & _SIGKILL_BIT)
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def open_files() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holdfast.diagnosis.wording import one_line
 
-if sys.platform != "win32":
+if sys.platform == "linux":
     import resource
 
 _FOLDER = Path("/proc/self/fd")

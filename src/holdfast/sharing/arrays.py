@@ -38,6 +38,8 @@ class TensorForm(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in elements
     requires_grad: bool
+    is_conj: bool = False  # torch's lazy views: the memory is that of the conjugate, or of the negative
+    is_neg: bool = False
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
@@ -94,8 +96,14 @@ def write_tensor(tensor: torch.Tensor, builder: Builder) -> TensorForm:
 
 def read_tensor(segment: SharedSegment, form: TensorForm) -> torch.Tensor:
     """The tensor, with a storage that is just its part of the segment."""
+    import torch
+
     nbytes = _span(form.shape, form.strides) * form.dtype.itemsize
-    return tensor_on(segment.writable[form.start : form.start + nbytes], *form[1:])
+    buffer = segment.writable[form.start : form.start + nbytes]
+    tensor = tensor_on(buffer, form.dtype, form.shape, form.strides, requires_grad=False)
+    tensor = tensor.conj() if form.is_conj else tensor
+    tensor = torch._neg_view(tensor) if form.is_neg else tensor
+    return tensor.requires_grad_(form.requires_grad)
 
 
 def pack_tensor(tensor: torch.Tensor) -> tuple[Array, tuple[int, ...]]:
@@ -111,21 +119,22 @@ def tensor_on(
     """A tensor whose memory is this buffer, which must be writable."""
     import torch
 
-    storage = torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
-    tensor = torch.empty(0, dtype=dtype).set_(storage, 0, shape, strides)
+    tensor = torch.empty(0, dtype=dtype).set_(storage_on(buffer), 0, shape, strides)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
 def find_tensor(tensor: torch.Tensor) -> tuple[Place, TensorForm] | None:
     """The segment that a tensor is a view of, if it is one, and where in it."""
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    nbytes = _span(shape, strides) * tensor.element_size()
+    nbytes = _span_bytes(tensor)
     place = locate(tensor.data_ptr(), nbytes) if nbytes else None
-    return place and (place, TensorForm(place.start, tensor.dtype, shape, strides, tensor.requires_grad))
+    if place is None:
+        return None
+    bits = tensor.requires_grad, tensor.is_conj(), tensor.is_neg()
+    return place, TensorForm(place.start, tensor.dtype, tuple(tensor.shape), tensor.stride(), *bits)
 
 
 def is_shared_tensor(tensor: torch.Tensor) -> bool:
-    return is_in_a_segment(tensor.data_ptr(), tensor.nbytes)
+    return is_in_a_segment(tensor.data_ptr(), _span_bytes(tensor))
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -136,13 +145,40 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return is_plain and not (tensor.is_nested or tensor.is_quantized)
 
 
+def _span_bytes(tensor: torch.Tensor) -> int:
+    """From the first byte that it looks at to the last: of an expanded one, fewer than its elements would take."""
+    return _span(tensor.shape, tensor.stride()) * tensor.element_size()
+
+
 def _bytes_of(tensor: torch.Tensor) -> Array:
     """The memory of a contiguous tensor, whatever its dtype."""
+    start = int(tensor.storage_offset()) * tensor.element_size()
+    return bytes_of_storage(tensor.untyped_storage())[start : start + tensor.nbytes]
+
+
+# -- storages: what tensors of other types are made of -----------------------------------------------------------------
+
+
+def storage_on(buffer: Any) -> torch.UntypedStorage:
+    """A storage whose memory is this buffer, which must be writable."""
     import torch
 
-    start, nbytes = int(tensor.storage_offset()) * tensor.element_size(), tensor.nbytes
-    flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage(), start, (nbytes,), (1,))
-    array: Array = flat.numpy()
+    return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
+
+
+def find_storage(storage: torch.UntypedStorage) -> Place | None:
+    """The segment that a storage is a part of, if it is one, and where in it."""
+    return locate(storage.data_ptr(), storage.nbytes())
+
+
+def is_shared_storage(storage: torch.UntypedStorage) -> bool:
+    return storage.device.type == "cpu" and is_in_a_segment(storage.data_ptr(), storage.nbytes())
+
+
+def bytes_of_storage(storage: torch.UntypedStorage) -> Array:
+    import torch
+
+    array: Array = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,)).numpy()
     return array
 
 

@@ -6,6 +6,7 @@ without a copy is `view()`. Runs in: any process.
 
 from __future__ import annotations
 
+import codecs
 import re
 import reprlib
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self, overload
 from holdfast.sharing.segment import SharedSegment
 
 _SHOWN = 32
+_FIRST_WITH_BYTES = 3  # of the protocols of pickle; torch.save writes 2
 
 
 class SharedBytes(Sequence[int]):
@@ -53,19 +55,34 @@ class SharedBytes(Sequence[int]):
     def __bytes__(self) -> bytes:
         return bytes(self._view)
 
-    def find(self, sub: bytes, start: int = 0) -> int:
-        """The lowest place from `start` on where `sub` is found, or -1."""
-        found = re.compile(re.escape(sub)).search(self._view, start)
-        return -1 if found is None else found.start()
+    def find(self, value: Any, start: int | None = None, stop: int | None = None) -> int:
+        """The lowest place between `start` and `stop` where it is found, or -1."""
+        first = next(self._matches(value, start, stop), None)
+        return -1 if first is None else first.start()
 
-    def __contains__(self, sub: object) -> bool:
-        return sub in self._view if isinstance(sub, int) else self.find(bytes(sub)) >= 0  # type: ignore[call-overload]
+    def index(self, value: Any, start: int | None = None, stop: int | None = None) -> int:
+        found = self.find(value, start, stop)
+        if found < 0:
+            raise ValueError("subsection not found")
+        return found
 
-    def startswith(self, prefix: bytes) -> bool:
-        return self[: len(prefix)] == prefix
+    def count(self, value: Any, start: int | None = None, stop: int | None = None) -> int:
+        return sum(1 for _ in self._matches(value, start, stop))
 
-    def endswith(self, suffix: bytes) -> bool:
-        return self[max(0, len(self) - len(suffix)) :] == suffix
+    def _matches(self, value: Any, start: int | None, stop: int | None) -> Iterator[re.Match[bytes]]:
+        if start is not None and start > len(self):
+            return iter(())  # not even nothing is found there
+        pattern = re.compile(re.escape(_sought(value)))
+        return pattern.finditer(self._view, *slice(start, stop).indices(len(self))[:2])
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._view if isinstance(value, int) else self.find(value) >= 0
+
+    def startswith(self, prefix: Any) -> bool:
+        return any(self[: len(part)] == part for part in _alternatives(prefix))
+
+    def endswith(self, suffix: Any) -> bool:
+        return any(self[max(0, len(self) - len(part)) :] == part for part in _alternatives(suffix))
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return str(self._view, encoding, errors)
@@ -89,5 +106,21 @@ class SharedBytes(Sequence[int]):
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if protocol < _FIRST_WITH_BYTES:
+            return codecs.encode, (self.decode("latin1"), "latin1")  # as bytes do: `torch.load` allows that call
         return bytes, (bytes(self),)
+
+    def pin_memory(self) -> Self:
+        return self  # torch asks for it, and would pin the items of a sequence one by one
+
+
+def _sought(value: Any) -> bytes:
+    """What bytes look for: a part, or one byte by its number."""
+    if isinstance(value, SharedBytes):
+        return bytes(value)
+    return bytes((value,)) if isinstance(value, int) else bytes(memoryview(value))
+
+
+def _alternatives(parts: Any) -> list[bytes]:
+    return [_sought(part) for part in (parts if isinstance(parts, tuple) else (parts,))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,28 @@ def is_bulk(obj: Any) -> bool:
     if isinstance(obj, dict):
         return len(obj) <= FEW and any(map(is_bulk, obj.values()))
     return is_record(obj) and any(map(is_bulk, members(obj).values()))
+
+
+def contains_itself(obj: Any) -> bool:
+    """Whether a way into it leads back to where it was before. Not recursive: it is asked where that went too deep."""
+    way, on_the_way, seen = [(obj, _inside(obj))], {id(obj)}, {id(obj)}
+    while way:
+        for inner in way[-1][1]:
+            if id(inner) in on_the_way:
+                return True
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                on_the_way.add(id(inner))
+                way.append((inner, _inside(inner)))
+                break
+        else:
+            on_the_way.remove(id(way.pop()[0]))
+    return False
+
+
+def _inside(obj: Any) -> Iterator[Any]:
+    if isinstance(obj, list | tuple):
+        return iter(obj)
+    if isinstance(obj, dict):
+        return iter(obj.values())
+    return iter(members(obj).values()) if is_record(obj) else iter(())

@@ -4,8 +4,9 @@
     Process.start, queues, pipes, pools, jobs    multiprocessing's pickler, and ours, have a table of their own that
                                                  says how a type is taken apart; `install` adds to it
 
-A view of what is shared is sent as a handle too. What this process has written to, and what is not shared, goes as it
-would without us. Runs in: any process that has something shared.
+A view of what is shared is sent as a handle too. What this process has written to goes by value, and what is not shared
+as it would without us. torch's own way of sending a tensor moves its memory to where every process writes to it: no
+memory of a segment may ever go that way, whatever is made of it. Runs in: any process that has something shared.
 """
 
 from __future__ import annotations
@@ -55,10 +56,18 @@ def _register_ours() -> None:
 
 def _register_torch() -> None:
     import torch.multiprocessing
+    from torch.utils.data._utils.collate import default_collate_fn_map
 
-    otherwise = ForkingPickler._extra_reducers[torch.Tensor]  # type: ignore[attr-defined]  # torch's own
-    ForkingPickler.register(torch.Tensor, functools.partial(_reduce_tensor, otherwise))
+    torchs = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+    for kind, reduce in (
+        (torch.Tensor, _reduce_tensor),
+        (torch.nn.Parameter, _reduce_parameter),
+        (torch.UntypedStorage, _reduce_storage),  # all other tensors are reduced to one
+    ):
+        ForkingPickler.register(kind, functools.partial(reduce, torchs[kind]))
     pickling.handle_makers[torch.Tensor] = _tensor_handle
+    collate_as_they_are = default_collate_fn_map[bytes]
+    default_collate_fn_map.setdefault(SharedBytes, collate_as_they_are)
     # `default_collate` makes tensors of read-only arrays only to copy them, and torch warns of it in every worker.
     collating = r"torch\.utils\.data\._utils\.collate"
     warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning, collating)
@@ -120,17 +129,38 @@ def _is_shared(tensor: Any) -> bool:
 
 def _reduce_written(tensor: Any) -> Reduced:
     """What this process holds is what is sent, by value, so that it is private over there as well."""
+    packed, strides = arrays.pack_tensor(tensor)
+    _warn_of_copy(packed.nbytes)
+    shape = tuple(tensor.shape)
+    return arrays.tensor_on, (bytearray(packed), tensor.dtype, shape, strides, tensor.requires_grad)
+
+
+def _reduce_parameter(otherwise: Callable[[Any], Reduced], parameter: Any) -> Reduced:
+    tensor = parameter.detach()
+    if not arrays.is_dense(tensor) or not arrays.is_shared_tensor(tensor):
+        return otherwise(parameter)
+    return type(parameter), (tensor, parameter.requires_grad)
+
+
+def _reduce_storage(otherwise: Callable[[Any], Reduced], storage: Any) -> Reduced:
+    if not arrays.is_shared_storage(storage):
+        return otherwise(storage)
+    place = arrays.find_storage(storage)
+    if place is None:
+        _warn_of_copy(storage.nbytes())
+        return arrays.storage_on, (bytearray(arrays.bytes_of_storage(storage)),)
+    return read_storage, (place.handle, place.start, storage.nbytes())
+
+
+def _warn_of_copy(nbytes: int) -> None:
     if get_spawning_popen() is not None:
         warnings.warn(
             f"a shared tensor was written to in this process, so a new process is sent a copy of it "
-            f"({in_words(tensor.nbytes)})\n"
+            f"({in_words(nbytes)})\n"
             f"  try   tensor = holdfast.share(tensor)   once it has been written to",
             HoldfastWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    packed, strides = arrays.pack_tensor(tensor)
-    shape = tuple(tensor.shape)
-    return arrays.tensor_on, (bytearray(packed), tensor.dtype, shape, strides, tensor.requires_grad)
 
 
 def _reduce_table(table: Any) -> Reduced:
@@ -177,6 +207,12 @@ def read_tensor(segment: SharedSegment, form: tuple[Any, ...]) -> Any:
     tensor = arrays.read_tensor(segment, arrays.TensorForm(*form))
     install()
     return tensor
+
+
+def read_storage(segment: SharedSegment, start: int, nbytes: int) -> Any:
+    storage = arrays.storage_on(segment.writable[start : start + nbytes])
+    install()
+    return storage
 
 
 def read_table(segment: SharedSegment, start: int, nbytes: int) -> Any:

@@ -44,6 +44,8 @@ class SharedList(Sequence[T], Generic[T]):
             row = self.rows[index]
         except IndexError:
             raise IndexError("list index out of range") from None
+        except TypeError:
+            raise TypeError(f"list indices must be integers or slices, not {type(index).__name__}") from None
         if isinstance(row, range):
             return type(self)(self.source, row)
         item: T = self._get(row)
@@ -58,6 +60,8 @@ class SharedList(Sequence[T], Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, list | SharedList):
             return NotImplemented
+        if isinstance(other, SharedList) and other.source is self.source and other.rows == self.rows:
+            return True  # the very same items, as a list sees it: also where they are not equal to themselves
         return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
 
     def __add__(self, other: object) -> list[Any]:

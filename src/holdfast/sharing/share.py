@@ -14,6 +14,7 @@ Runs in: the process that shares.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -44,7 +45,7 @@ def share(obj: T) -> T:
         recipe = sharing.plan(obj)
         segment = sharing.builder.finish()
     except RecursionError:
-        raise TypeError("obj cannot be shared: it contains itself") from None
+        raise _too_deep(obj) from None
     finally:
         sharing.builder.close()
     if recipe is None or segment is None:
@@ -221,6 +222,15 @@ def _check_can_stay(obj: Any) -> None:
     if not (is_small or bulk.is_tuple(obj) or bulk.is_record(obj)):
         remedy = "share what holds its data: self.images = holdfast.share(images), pyarrow.Table.from_pandas(frame)"
         raise _cannot("obj", obj, "it is none of the kinds of data that can be", remedy)
+
+
+def _too_deep(obj: Any) -> TypeError:
+    if bulk.contains_itself(obj):
+        return TypeError("obj cannot be shared: it contains itself")
+    return TypeError(
+        "obj cannot be shared: it is nested too deeply for Python's recursion limit\n"
+        f"  try   sys.setrecursionlimit({10 * sys.getrecursionlimit()})   before it is shared"
+    )
 
 
 def _cannot(path: str, obj: Any, why: str, remedy: str) -> TypeError:

@@ -40,7 +40,11 @@ _ABORT = "C++ could not allocate memory, which a worker with a limit is refused 
 
 
 def _told(evidence: Evidence, summary: str, because: str, confidence: Confidence = Confidence.CERTAIN) -> Diagnosis:
-    used = f"of its own memory, above its start, it had {_used(evidence)}" if evidence.memory_used_bytes else ""
+    used = (
+        f"of its own memory, above its start, it had {_used(evidence)}"
+        if evidence.memory_used_bytes is not None
+        else ""
+    )
     growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
     grew = growth if " grew " in growth else ""  # what did not grow was not what it was ended for
     lines = (used, grew, signs.exception_line(evidence), *signs.stack_lines(evidence, 3))
