@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +73,30 @@ class KeepingStream(IterableDataset[torch.Tensor]):
         info = get_worker_info()
         assert info is not None
         return (self.dataset[index] for index in range(info.id, len(self.dataset), info.num_workers))
+
+
+class DyingStream(IterableDataset[torch.Tensor]):
+    """Element 3 of the first worker ends it, once. Who runs the stream again after that takes `taken_mb` for each; the
+    other workers keep `kept_mb`.
+    """
+
+    def __init__(self, length: int, taken_mb: int, kept_mb: int, marker: Path) -> None:
+        self.length, self.taken_mb, self.kept_mb, self.marker = length, taken_mb, kept_mb, marker
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        info = get_worker_info()
+        assert info is not None
+        is_again = self.marker.exists() and not info.id
+        if info.id:
+            KEPT.append(np.ones(self.kept_mb * MB, dtype=np.uint8))
+        for number, index in enumerate(range(info.id, self.length, info.num_workers)):
+            if number == 3 and not info.id and not is_again:
+                self.marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            scratch = np.ones((self.taken_mb if is_again else 1) * MB, dtype=np.uint8)
+            time.sleep(0.5 if is_again else 0.01)
+            assert scratch[-1]
+            yield torch.tensor([index])
 
 
 class Leaking(Dataset[torch.Tensor]):

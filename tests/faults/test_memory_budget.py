@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from holdfast import DataLoader, WorkerOutOfMemory
-from hungry import Hungry, Keeping, KeepingAndHungry, KeepingStream
+from hungry import DyingStream, Hungry, Keeping, KeepingAndHungry, KeepingStream
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -133,3 +133,46 @@ def test_an_epoch_that_is_left_early_hurts_nobody() -> None:
             iterator = iter(loader)
             assert int(next(iterator)[0, 0]) == 0
         assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))
+
+
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_an_iterable_is_run_again_alone_if_there_was_no_memory_for_it(method: str, tmp_path: Path) -> None:
+    """What another worker keeps was in the way: that is nobody's fault, and counts against nothing."""
+    dataset = DyingStream(LENGTH, 150, 150, tmp_path / "has died")
+    megabytes = 200 if method == "fork" else 200 + 250  # see `budget`: of the one that is left
+    with DataLoader(dataset, 1, num_workers=2, memory_budget=f"{megabytes}MB", max_restarts=1, **how(method)) as loader:
+        assert sorted(int(batch[0, 0]) for batch in loader) == list(range(LENGTH))
+        told = [(found.cause, found.phase) for found in loader.incidents]
+        assert method == "portable" or ("over memory_budget", "running the iterable up to where it was") in told
+
+
+def test_an_iterable_that_cannot_be_run_again_even_alone_ends_with_the_numbers(tmp_path: Path) -> None:
+    """And the other worker goes on."""
+    dataset = DyingStream(LENGTH, 500, 1, tmp_path / "has died")
+    found: list[int] = []
+    with DataLoader(dataset, 1, num_workers=2, memory_budget="200MB", max_restarts=1) as loader:
+        iterator = iter(loader)
+        with pytest.raises(WorkerOutOfMemory, match=r"memory_budget \(200 MB\).*running the iterable up to") as caught:
+            found.extend(int(batch[0, 0]) for batch in iterator)
+        assert "ends after 3 elements" in str(caught.value)
+        found += [int(batch[0, 0]) for batch in iterator]
+    assert sorted(found) == sorted([0, 2, 4, *range(1, LENGTH, 2)])
+
+
+def test_a_new_interpreter_that_has_loaded_nothing_makes_room_as_well() -> None:
+    """Each has some 125 MB before its first sample: alone means without them."""
+    dataset = KeepingAndHungry(16, 60, 150, first=2)
+    with DataLoader(dataset, 1, num_workers=4, memory_budget="350MB", max_retries=0, backend="portable") as loader:
+        assert [int(batch[0, 0]) for batch in loader] == list(range(16))
+        assert loader.skipped_samples == []
+
+
+def test_of_an_epoch_that_is_left_early_nothing_is_taken_from_the_next() -> None:
+    """Units of an iterable that wait for memory, and for nobody any more, must not be loaded in the next epoch."""
+    dataset = KeepingStream(48, 0)
+    dataset.dataset = KeepingAndHungry(48, 70, 60, first=12)  # type: ignore[assignment]
+    with DataLoader(dataset, 2, num_workers=4, memory_budget="240MB", persistent_workers=True) as loader:
+        iterator = iter(loader)
+        for _ in range(4):
+            next(iterator)
+        assert sorted(int(value) for batch in loader for value in batch[:, 0]) == list(range(48))

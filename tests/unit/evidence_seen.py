@@ -169,6 +169,17 @@ SEEN = [
         CERTAIN,
         ("asked for 16.0 GiB", "memory_limit (1.0 GiB)"),
     ),
+    Seen(
+        raised(
+            "builtins.MemoryError",
+            memory_limit_bytes=10**9,
+            memory_used_bytes=1100 << 20,
+            memory_kept_bytes=900 << 20,
+        ),
+        "over memory_limit",
+        CERTAIN,
+        ("more memory when it had 1.1 GiB", "kept 900.0 MiB", "recycle_after"),
+    ),
     Seen(raised("builtins.MemoryError", memory_limit_bytes=10**9), "over memory_limit", CERTAIN, ("more memory",)),
     Seen(
         raised("builtins.RuntimeError", "can't start new thread", memory_limit_bytes=10**9),

@@ -284,6 +284,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def order(self, unit: int) -> None:
         """What cannot be sent becomes the unit's error."""
         try:
+            self._rescue.take_up(self._units[unit].worker_id)
             self._units.send(unit)
         except Exception as error:
             if came_from_handler(error):
@@ -540,6 +541,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         if done.result.kind == Kind.END:
             self._stream_exhausted(unit)
+        elif done.result.kind == Kind.AGAIN:
+            failure = Failure(*layout.decode(done.result.layout, state.areas, self._pool))
+            self._rescue.load_again(unit, done.worker_id, failure)
         elif not self._schedule.expects(unit):
             self._units.give_up(unit)
         elif done.result.kind == Kind.BAD_SAMPLES:
@@ -593,8 +597,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def issue(self, unit: int) -> None:
         """Send a unit to its worker, now or, if one is to be loaded alone, when that is done."""
-        if not self._rations.holds_back(unit):
+        if not self.holds_back(unit):
             self.order(unit)
+
+    def holds_back(self, unit: int) -> bool:
+        return self._rations.holds_back(unit)
 
     def fail(self, unit: int, error: BaseException) -> None:
         """The unit will be delivered as an exception, if anyone still asks for it."""

@@ -17,10 +17,10 @@ from holdfast.incident import Incident, bounded_repr
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.board import DOING, Phase
 from holdfast.workers.failures import Failure, capture
-from holdfast.workers.losses import OUT_OF_MEMORY, attach, incident_of, incident_of_loss, kind_of
+from holdfast.workers.losses import OUT_OF_MEMORY, OVER_LIMIT, attach, incident_of, incident_of_loss, kind_of
 from holdfast.workers.messages import Reason
 
-_SIGKILL = 9
+_SIGABRT, _SIGKILL = 6, 9
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
@@ -74,7 +74,9 @@ def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
         diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase=f"loading element {elements} of its part of the iterable dataset",
+        phase=lost.doing.words
+        if lost.doing.phase is Phase.REPLAY
+        else f"loading element {elements} of its part of the iterable dataset",
         done=f"its part of the iterable dataset ends after {elements} elements: an iterator cannot be moved past the "
         f"next one; what it had delivered is good, and the other workers go on",
     )
@@ -169,6 +171,15 @@ def is_for_want_of_memory(lost: WorkerLost) -> bool:
     if lost.reason is Reason.EXITED and lost.exitcode == -_SIGKILL:
         return lost.diagnosis.cause == OUT_OF_MEMORY
     return lost.reason is Reason.OVER_BUDGET
+
+
+def is_for_what_it_kept(lost: WorkerLost) -> bool:
+    """Whether it was over its limit with what it had kept of earlier units: nobody can tell what this one needs."""
+    if not lost.evidence.memory_kept_bytes:
+        return False
+    if lost.reason is Reason.EXITED and lost.exitcode == -_SIGABRT:  # by C++, which is refused memory without a word
+        return lost.diagnosis.cause == OVER_LIMIT
+    return lost.reason is Reason.OVER_LIMIT
 
 
 def raised(failure: Failure) -> str:

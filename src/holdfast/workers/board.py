@@ -85,6 +85,7 @@ class WorkerMemory(NamedTuple):
     born: int  # when it was born: not its own
     peak: int  # at most, while it loaded its last units
     kept: int  # between units
+    start: int = 0  # when it was ready for its first unit
 
 
 class Board:
@@ -128,19 +129,15 @@ class Board:
         phase, position, life = Phase(row[PHASE]), row[POSITION], row[LIFE]
         return Doing(phase, unit, position, life, row[SPAN], row[ATTEMPT], row[LIMIT_MS], row[LIMIT_BYTES])
 
-    def start_bytes(self, worker_id: int) -> int:
-        """A worker's own memory when it was ready for its first unit; 0: it is not yet."""
-        return int(self.row(worker_id)[START_BYTES])
-
     def memory(self, worker_id: int) -> WorkerMemory:
         row = self.row(worker_id)
-        return WorkerMemory(row[BORN_BYTES], row[PEAK_BYTES], row[KEPT_BYTES])
+        return WorkerMemory(row[BORN_BYTES], row[PEAK_BYTES], row[KEPT_BYTES], row[START_BYTES])
 
     def forget_memory(self) -> None:
         """All workers are gone: what they had is free, and those to come have nothing yet."""
         for worker_id in range(self.num_workers):
             row = self.row(worker_id)
-            row[PEAK_BYTES] = row[KEPT_BYTES] = 0
+            row[START_BYTES] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
 
     def reset(self, worker_id: int, life: int, born_bytes: int = 0) -> None:
         """For the next life. `born_bytes` is what it shares with the process it is a fork of."""

@@ -47,8 +47,9 @@ class Failure(NamedTuple):
     where: str
     phase: int = 0  # a `board.Phase`: what the worker was doing
     position: int = -1  # of the sample in hand, in its unit or in the worker's stream
-    memory: tuple[int, int] | None = None  # of a worker that has a limit: that, and what it used of it
+    memory: tuple[int, int, int] | None = None  # of a worker that has a limit: that, what it used of it, what it kept
     descriptors: str = ""  # who held them, where there were none left
+    is_refusal: bool = False  # of memory, by that limit
     raised_at: float = 0.0  # time.time()
 
 
@@ -70,6 +71,7 @@ def capture(error: BaseException, where: str) -> Failure:
         where=where,
         memory=limits.memory_use(),
         descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
+        is_refusal=limits.is_refusal(error),
         raised_at=time.time(),
     )
 

@@ -18,7 +18,8 @@ from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
 
 OUT_OF_MEMORY = "out of memory"
-_OF_MEMORY = (OUT_OF_MEMORY, "over memory_limit", "over memory_budget")
+OVER_LIMIT = "over memory_limit"
+_OF_MEMORY = (OUT_OF_MEMORY, OVER_LIMIT, "over memory_budget")
 _TAIL_KEPT = 4096  # characters of a worker's stderr in its incident
 
 

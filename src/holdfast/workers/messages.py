@@ -147,7 +147,8 @@ class Kind(IntEnum):
     END = 2  # this worker's iterable is exhausted
     BAD_SAMPLES = 3  # some or all could not be loaded, and no batch was made: `aside` says which
     BAD_BATCH = 4  # as FAILURE, of collate_fn or of sending: may be passed over
-    TAKEN_BACK = 5  # the main process has taken it back, and it was not begun
+    AGAIN = 5  # as FAILURE, of a worker that keeps too much to tell: it leaves, and another is to try
+    TAKEN_BACK = 6  # the main process has taken it back, and it was not begun
 
 
 class Result(NamedTuple):

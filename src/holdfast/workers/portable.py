@@ -39,7 +39,7 @@ from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHand
 from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Epoch, Result, Unit, reason_of_end
+from holdfast.workers.messages import Epoch, Reason, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
 from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
 from holdfast.workers.restarts import starts_again
@@ -335,7 +335,8 @@ class PortableCrew:
 
     def _evidence(self, recruit: Recruit, doing: Doing) -> Evidence:
         evidence = recruit.evidence(doing)
-        used_bytes = evidence.memory_used_bytes or self._budget_watch.used_bytes.get(recruit.worker_id)
+        had_bytes = self._budget_watch.had_bytes(recruit.worker_id)
+        used_bytes = had_bytes if recruit.reason is Reason.OVER_BUDGET else evidence.memory_used_bytes or had_bytes
         return dataclasses.replace(evidence, memory_used_bytes=used_bytes)
 
     def _is_worth_another(self, worker_id: int, exitcode: int, doing: Doing) -> bool:

@@ -151,7 +151,7 @@ class Recruit:
             self.reason, self.ended_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
             if self.traces is not None and self.reason is Reason.HUNG:
                 self.traces.take_stacks()
-        elif self.ended_at is None and self._cap.is_over(self._board.start_bytes(self.worker_id), doing.limit_bytes):
+        elif self.ended_at is None and self._cap.is_over(self._board.memory(self.worker_id), doing):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         return self.ended_at is not None
 
@@ -173,6 +173,7 @@ class Recruit:
             memory_limit_bytes=self._limits.memory_bytes,
             memory_budget_bytes=self._limits.budget_bytes,
             memory_used_bytes=self._cap.used_bytes,
+            memory_kept_bytes=self._cap.kept_bytes,
         )
 
     def _evidence(self, doing: Doing) -> Evidence:

@@ -58,6 +58,11 @@ class IterableFetcher:
     def sample_seed(self) -> int | None:
         return self._worker_seed
 
+    @property
+    def knows_state(self) -> bool:
+        """Whether another worker can take it up without running it again."""
+        return self._stateful is not None
+
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
         self.bad = []

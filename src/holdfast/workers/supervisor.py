@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 from holdfast.diagnosis import collect
 from holdfast.memory import readings
 from holdfast.workers import orphans, taint
-from holdfast.workers.board import Board, Doing, Phase
+from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly
@@ -86,7 +86,7 @@ class _Life:
     ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
     is_asked: bool = False  # for its stacks: it is ended when they are there
 
-    def look(self, doing: Doing, start_bytes: int, elapsed_s: float) -> None:
+    def look(self, doing: Doing, memory: WorkerMemory, elapsed_s: float) -> None:
         """End a worker that makes no progress, as soon as its stacks are taken, or that takes too much memory."""
         if self.is_asked:
             self.is_asked = not self.traces.has_stacks(self.pidfd)
@@ -97,7 +97,7 @@ class _Life:
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.ended_at = Reason.HUNG, doing
             self.is_asked = not self.traces.has_stacks(self.pidfd)
-        elif self.cap.is_over(start_bytes, doing.limit_bytes):
+        elif self.cap.is_over(memory, doing):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         elif self.end_watch.is_over(doing, elapsed_s):
             self.reason = Reason.LEFT
@@ -228,7 +228,7 @@ class Supervisor:
             doing = self._board.doing(life.worker_id)
             self._tick_s = min(self._tick_s, tick_s_of(doing))
             self._has_been_ready |= doing.phase is not Phase.STARTING
-            life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
+            life.look(doing, self._board.memory(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)
             self._listen_to(life.traces.stderr)
         self._watch_budget()
@@ -296,8 +296,9 @@ class Supervisor:
         self._listen_no_more(life.traces.stderr)
         life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
-        used_bytes = life.cap.used_bytes or self._budget_watch.used_bytes.get(life.worker_id)
-        evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes)
+        had_bytes = self._budget_watch.had_bytes(life.worker_id)
+        used_bytes = had_bytes if life.reason is Reason.OVER_BUDGET else life.cap.used_bytes or had_bytes
+        evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes, memory_kept_bytes=life.cap.kept_bytes)
         exited = Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence)
         if born is None:
             self._tell(exited)

@@ -230,7 +230,7 @@ class Worker:
         self._caller = Caller(self._row, self._segments)
 
     def _watch_memory(self, job: Job) -> None:
-        if job.memory_budget is not None or job.most_growth is not None:
+        if not (job.memory_budget is job.most_growth is job.care.memory_limit is None):
             self._meter = Meter(self._row, forgets_peaks=job.memory_budget is not None)
         if job.most_growth is not None:
             self._growth_watch = GrowthWatch(job.most_growth, int(self._row[BORN_BYTES]), options.growth())
@@ -359,7 +359,7 @@ class Worker:
         except Exception as error:
             # what the user's code made cannot be pickled, or does not fit into memory
             failure = capture(error, self._where_sending())._replace(phase=int(Phase.SEND))
-            outcome = Outcome(self._bad_batch(error), tuple(failure))
+            outcome = self._unless_it_keeps_too_much(Outcome(self._bad_batch(error), tuple(failure)))
             self._writer.start_over(self._area(unit.slot))
             self._send(unit, outcome)
         finally:
@@ -371,9 +371,29 @@ class Worker:
     def _fetch(self, unit: Unit) -> Outcome:
         """A batch, a failure, or the end of the stream."""
         outcome = self._try_to_fetch(unit) if self._caller is None else self._try_to_call(unit, self._caller)
+        outcome = self._unless_it_keeps_too_much(outcome)
         if outcome.kind is not Kind.BATCH:
             self._writer.start_over(self._area(unit.slot))
         return outcome
+
+    def _unless_it_keeps_too_much(self, outcome: Outcome) -> Outcome:
+        """Where memory was refused, and this life keeps some since earlier units: it leaves, and the next one tells
+        whether it was the sample. (One that has finished nothing keeps nothing, so that this comes to an end.)
+
+        An iterable that would have to be run again would keep the same again.
+        """
+        if not limits.kept_bytes() or (isinstance(self._fetcher, IterableFetcher) and not self._fetcher.knows_state):
+            return outcome
+        failures = [Failure(*outcome.value)] if outcome.kind in (Kind.FAILURE, Kind.BAD_BATCH) else []
+        for bad in self._fetcher.bad if self._fetcher is not None else ():
+            if not bad.loaded:
+                failures.append(Failure(*bad.failure)._replace(position=bad.position))
+        refusal = next((failure for failure in failures if failure.is_refusal), None)
+        if refusal is None:
+            return outcome
+        self._row[LEAVE] = 1
+        # A call is run again only if its caller says so: it has failed, but the next one finds another worker.
+        return outcome if self._caller is not None else Outcome(Kind.AGAIN, tuple(refusal))
 
     def _try_to_fetch(self, unit: Unit) -> Outcome:
         if self._init_failure is not None:
@@ -463,7 +483,7 @@ class Worker:
         writer.accepts_tensors = False
         packed = layout.encode(outcome.value, writer)
         outcome.value = None  # let go, so that what is still alive is what the user's code keeps
-        said = self._aside(self._look_at_memory())
+        said = self._aside(self._look_at_memory()) if outcome.kind is not Kind.AGAIN else b""  # nothing was done
         aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
@@ -475,7 +495,10 @@ class Worker:
         """Before the header goes: who reads that may read of the memory as well. Something to be said of growth."""
         self._samples_done += max(1, self._row[SPAN])
         kept = self._meter.end_unit() if self._meter is not None else None
-        if kept is None or self._growth_watch is None:
+        if kept is None:
+            return None
+        limits.note_kept(kept)
+        if self._growth_watch is None:
             return None
         grown = self._growth_watch.saw(self._samples_done, kept)
         if self._growth_watch.is_to_leave:

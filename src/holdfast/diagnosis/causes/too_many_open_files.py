@@ -26,7 +26,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if raised.errno == errno.ENFILE or _MACHINE in raised.message:
         because = "the machine has no descriptor left (ENFILE)"
     elif raised.errno == errno.EMFILE or _PROCESS in raised.message:
-        because = "the process has no descriptor left (EMFILE)"
+        because = f"the process has no descriptor left (EMFILE){_holders(evidence)}"
     elif _ANCDATA in raised.message:
         because = "descriptors were sent to a process that had none left for them"
     else:
@@ -45,10 +45,13 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     )
 
 
+def _holders(evidence: Evidence) -> str:
+    """In the cause itself: that is what an exception of the dataset's own shows of it, in its notes."""
+    return f", it holds {evidence.open_files_held}" if evidence.open_files_held else ""
+
+
 def _count(evidence: Evidence) -> tuple[str, ...]:
-    if evidence.open_files_held:
-        return (f"open in the process: {evidence.open_files_held}",)
-    if evidence.open_files is None:
+    if evidence.open_files_held or evidence.open_files is None:  # the one is in the cause
         return ()
     limit = "" if evidence.open_files_limit is None else f" of {evidence.open_files_limit}"
     return (f"open in the process: {evidence.open_files}{limit}",)
