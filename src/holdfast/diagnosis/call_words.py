@@ -21,6 +21,11 @@ _ARGUMENTS = {
 }
 """Of the loader, and what does the same for calls. What is not listed has no counterpart."""
 
+POOL, MAP, SPAWN = "ProcessPoolExecutor", "holdfast.map", "holdfast.spawn"
+"""How the user makes what runs the calls."""
+
+_CONTEXT = re.compile(r'mp_context=multiprocessing\.get_context\(("[a-z]+")\)')
+
 _WORDS = (
     (r"a_script_that_loads_the_sample\.py", "a_script_that_makes_the_call.py"),
     (r"use fewer workers .*", "use fewer workers"),
@@ -38,21 +43,25 @@ _WORDS = (
         r"call the initializer\(0\), and .* in this process, before the loader is made",
         "call the initializer in this process",
     ),
+    (r"\bthat uses the loader\b", "that starts the workers"),
+    (r"\bput what runs the training under\b", "put what the script does under"),
+    (r"\bfor dataset, collate_fn or the initializer\b", "for the function or the initializer"),
     (r"\bsample\b", "call"),
     (r"\bsamples\b", "calls"),
     (r"\bbatches\b", "calls"),
+    (r"\bbatch\b", "call"),
     (r"\bdataset exception\b", "exception"),
 )
 
 
 def for_calls(diagnosis: Diagnosis, front: str) -> Diagnosis:
-    """`front`: how the user makes what runs the calls: "ProcessPoolExecutor"."""
+    """`front`: POOL, MAP or SPAWN."""
     told = [_advice(text, front) for text in diagnosis.advice]
     return dataclasses.replace(
         diagnosis,
-        cause=_words(diagnosis.cause),
-        summary=_words(diagnosis.summary),
-        because=_words(diagnosis.because),
+        cause=words(diagnosis.cause),
+        summary=words(diagnosis.summary),
+        because=words(diagnosis.because),
         advice=tuple(text for text in told if text),
     )
 
@@ -60,15 +69,23 @@ def for_calls(diagnosis: Diagnosis, front: str) -> Diagnosis:
 def _advice(text: str, front: str) -> str:
     """Empty where it is of no use here."""
     if not text.startswith(_LOADER):
-        return _words(text)
+        return words(text)
+    rest = text.removeprefix(_LOADER)
     for ours, theirs in _ARGUMENTS.items():
-        rest = text.removeprefix(_LOADER)
         if rest.startswith(ours):
-            return f"{front}(..., {theirs}{_words(rest.removeprefix(ours))}"
+            return _of_front(front, f"{front}(..., {theirs}{words(rest.removeprefix(ours))}")
     return ""
 
 
-def _words(text: str) -> str:
+def _of_front(front: str, text: str) -> str:
+    """With the arguments that this one has."""
+    if front != POOL and "max_tasks_per_child" in text:
+        return ""
+    return _CONTEXT.sub(r"start_method=\1", text) if front == SPAWN else text
+
+
+def words(text: str) -> str:
+    """Any text that speaks of loading, as one that speaks of calls."""
     for pattern, words in _WORDS:
         text = re.sub(pattern, words, text)
     return text

@@ -4,7 +4,8 @@
         └ Register: what is known of each ──► the first to fail ──► the others are ended ──► again, or the error
 
 Who joins decides; between two joins nothing is decided. The supervisor keeps `timeout` and `memory_limit` all the time,
-and ends the ranks, and all they have started, when the main process is gone.
+and ends the ranks, and all they have started, when the main process is gone. Where there is no supervisor, a thread
+looks after ranks that nobody joins: limits are kept, and what they write is passed on, before they have to wait.
 Runs in: main process.
 """
 
@@ -14,6 +15,7 @@ import atexit
 import contextlib
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,20 +23,23 @@ from typing import Any
 
 from torch.multiprocessing.spawn import ProcessContext
 
+from holdfast.diagnosis.call_words import SPAWN
 from holdfast.errors import NotPicklable, WorkerError
 from holdfast.incident import Incidents
 from holdfast.launch import judging, program
 from holdfast.launch.errors import RankError, RankInitError
 from holdfast.launch.program import Program
 from holdfast.launch.register import Register
-from holdfast.launch.states import RankState
+from holdfast.launch.states import End, RankState
 from holdfast.workers.backend import WorkerHandle
 from holdfast.workers.calls import Call, Calls
 from holdfast.workers.job import Calling, Job, job_of_calls
+from holdfast.workers.run import RunOfCalls
 
 _LOOK_S = 1.0
 _SETTLES_S = 2.0  # within which a failure that looks like a consequence finds its cause
 _GONE_AFTER_KILL_S = 2.0
+_ATTEND_EVERY_S = 0.1
 _WHEN_INTERRUPTED_S = 1.0  # for ranks that an interrupt has reached too, to end by themselves
 
 
@@ -50,6 +55,7 @@ class GroupOptions:
     max_restarts: int = 0
     grace_s: float = 5.0
     backend: str | None = None
+    is_recorded: bool = True
 
 
 class RankGroup(ProcessContext):
@@ -60,12 +66,17 @@ class RankGroup(ProcessContext):
         self._program, self._options = ranks_program, options
         self._owner_pid = os.getpid()
         self._calls: Calls | None = None
+        self._lock = threading.RLock()  # who holds it talks to the ranks
+        self._attendant: threading.Thread | None = None
+        self._is_closed = threading.Event()
+        self._seen_by_attendant: WorkerError | None = None
         self._handles: list[Any] = []
         self._register = Register(())
-        self._restarts = 0
         self.incidents = Incidents()
+        self._run = RunOfCalls(SPAWN, is_recorded=options.is_recorded)
         self.error_files: list[str] = []  # of torch's, which has one for each rank
         if options.nprocs:
+            self._run.begin(ranks_program.fn, options.nprocs, options.backend or options.start_method)
             self._begin()
 
     # -- what torch's has ------------------------------------------------------------------------------------------
@@ -92,23 +103,39 @@ class RankGroup(ProcessContext):
         if self._calls is None or os.getpid() != self._owner_pid:
             return True
         deadline = None if timeout is None else time.monotonic() + timeout
+        grace_s = self._options.grace_s if grace_period is None else grace_period
+        with self._lock:
+            return self._join_or_close(deadline, grace_s)
+
+    def _join_or_close(self, deadline: float | None, grace_s: float) -> bool:
         try:
-            return self._join(deadline, self._options.grace_s if grace_period is None else grace_period)
+            return self._join(deadline, grace_s)
         except RankError:
             self.close()
             raise
         except WorkerError as error:
-            self.close()
-            raise _as_rank_error(error) from error
+            raise self._cannot_start(error) from error
         except BaseException:
             self.close(_WHEN_INTERRUPTED_S)
             raise
 
     def close(self, grace_s: float = 0.0) -> None:
         """End all ranks, and what they have started. Harmless when called again."""
+        if os.getpid() != self._owner_pid:
+            return
+        self._is_closed.set()
+        try:
+            with self._lock:
+                self._end_ranks(grace_s)
+        finally:
+            self._run.end()
+        if self._attendant is not None:
+            self._attendant.join()
+
+    def _end_ranks(self, grace_s: float = 0.0) -> None:
         calls, self._calls = self._calls, None
         _running.discard(self)
-        if calls is None or os.getpid() != self._owner_pid:
+        if calls is None:
             return
         try:
             calls.stop(grace_s)
@@ -135,8 +162,7 @@ class RankGroup(ProcessContext):
             self.close()
             raise _in_words_of_spawn(error) from error
         except WorkerError as error:
-            self.close()
-            raise _as_rank_error(error) from error
+            raise self._cannot_start(error) from error
         except BaseException:
             self.close()
             raise
@@ -145,6 +171,7 @@ class RankGroup(ProcessContext):
         options = self._options
         calling = Calling(
             who="rank",
+            front=SPAWN,
             threads=None,
             is_seeded=False,
             imports=(program.__name__,),
@@ -160,29 +187,65 @@ class RankGroup(ProcessContext):
             max_restarts=0,
         )
 
+    def _cannot_start(self, error: WorkerError) -> RankInitError:
+        """No rank could be started: told as it was, and caught as torch's."""
+        incident = error.incident
+        if incident is not None:
+            self._run.note(incident)
+            self.incidents.add(incident)
+        self.close()
+        pid = incident.pid if incident is not None else None
+        told = RankInitError(str(error), error.worker_id or 0, pid or 0)
+        told.incident = incident
+        return told
+
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def _join(self, deadline: float | None, grace_s: float) -> bool:
-        while True:
+        if self._seen_by_attendant is not None:
+            raise self._seen_by_attendant
+        while not self._is_closed.is_set():  # by another thread
             left_s = _LOOK_S if deadline is None else min(_LOOK_S, max(0.0, deadline - time.monotonic()))
             self._look(left_s)
             if self._register.first_failed is not None:
                 self._fail(grace_s)
             elif self._register.all_are_gone:
+                self._count()
                 self.close()
                 return True
             elif deadline is not None and time.monotonic() >= deadline:
                 return False
+        return True
 
     def _look(self, timeout_s: float) -> None:
         assert self._calls is not None
         self._register.take_in(self._calls.wait(timeout_s))
+        self._run.tick(time.monotonic(), self.pids)
 
     def _look_for(self, seconds: float) -> None:
         """Until all ranks are gone, but no longer."""
         deadline = time.monotonic() + seconds
         while not self._register.all_are_gone and (left_s := deadline - time.monotonic()) > 0:
             self._look(left_s)
+
+    def attend(self) -> None:
+        """Nobody may join for long: have a thread look after the ranks where no supervisor does."""
+        if self._calls is not None and self._calls.start_method == "portable":
+            self._attendant = threading.Thread(target=self._attend, name="holdfast-ranks", daemon=True)
+            self._attendant.start()
+
+    def _attend(self) -> None:
+        while not self._is_closed.wait(_ATTEND_EVERY_S):
+            if not self._lock.acquire(blocking=False):
+                continue  # somebody joins
+            try:
+                if self._calls is not None:
+                    self._look(0.0)
+            except WorkerError as error:
+                self._seen_by_attendant = error
+                return
+            finally:
+                self._lock.release()
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -193,14 +256,25 @@ class RankGroup(ProcessContext):
         first = self._register.first_failed
         assert first is not None
         again = self._restarts < self._options.max_restarts
+        self._count()
         error = judging.error_of(self._register, first, self._options.start_method, self._done(again=again))
         assert error.incident is not None
+        self._run.note(error.incident)
         self.incidents.add(error.incident)
-        self.close()
+        self._end_ranks()
         if not again:
             raise error
-        self._restarts += 1
+        self._run.counters.restarts += 1
         self._begin()
+
+    @property
+    def _restarts(self) -> int:
+        return self._run.counters.restarts
+
+    def _count(self) -> None:
+        """A rank is one call: of all lives of the group, how many have ended, and how many of them failed."""
+        self._run.counters.samples += sum(state.end is not End.NONE for state in self._register.states)
+        self._run.counters.skipped += sum(state.has_failed for state in self._register.states)
 
     def _settle(self) -> None:
         """Wait a moment: what is seen first need not be what came first, and its last words are under way."""
@@ -233,16 +307,6 @@ class RankGroup(ProcessContext):
         if self._restarts:
             return f"{others}; the group had been restarted {self._restarts} times, as often as max_restarts allows"
         return others
-
-
-def _as_rank_error(error: WorkerError) -> RankInitError:
-    """No rank could be started: told as it was, and caught as torch's."""
-    pid = error.incident.pid if error.incident is not None else None
-    said = str(error).replace("uses the loader", "calls spawn")
-    said = said.replace('DataLoader(..., multiprocessing_context="fork")', 'spawn(..., start_method="fork")')
-    told = RankInitError(said, error.worker_id or 0, pid or 0)
-    told.incident = error.incident
-    return told
 
 
 def _in_words_of_spawn(error: NotPicklable) -> NotPicklable:

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 
-from holdfast.diagnosis.call_words import for_calls
+from holdfast.diagnosis.call_words import SPAWN, for_calls
 from holdfast.diagnosis.wording import one_line
 from holdfast.launch.states import End, RankState, first_to_fail, is_about_a_peer
 from holdfast.workers.backend import SupervisorLost, WorkerLost
@@ -92,7 +92,7 @@ class Register:
         elif self.is_ending:
             self._set(rank, End.ENDED, "was running, and did not end when it was told to: it was killed")
         else:
-            summary = for_calls(loss.diagnosis, "spawn").summary
+            summary = for_calls(loss.diagnosis, SPAWN).summary
             self._set(rank, End.FAILED, summary, loss.evidence.seen_at or 0.0)
 
     def _all_gone(self, loss: SupervisorLost) -> None:

@@ -32,6 +32,7 @@ def spawn(
     max_restarts: int = ...,
     grace_period: float = ...,
     backend: str | None = ...,
+    record: bool = ...,
 ) -> None: ...
 @overload
 def spawn(
@@ -47,6 +48,7 @@ def spawn(
     max_restarts: int = ...,
     grace_period: float = ...,
     backend: str | None = ...,
+    record: bool = ...,
 ) -> RankGroup: ...
 def spawn(  # noqa: PLR0917  (torch's signature)
     fn: Callable[..., object],
@@ -61,6 +63,7 @@ def spawn(  # noqa: PLR0917  (torch's signature)
     max_restarts: int = 0,
     grace_period: float = 5.0,
     backend: str | None = None,
+    record: bool = True,
 ) -> RankGroup | None:
     """Run `fn(rank, *args)` in `nprocs` processes. A drop-in for `torch.multiprocessing.spawn`.
 
@@ -80,6 +83,7 @@ def spawn(  # noqa: PLR0917  (torch's signature)
         max_restarts: how often the whole group is started again when a rank has failed.
         grace_period: seconds that ranks have to end after SIGTERM, before SIGKILL.
         backend: None: what fits this platform; "portable": what Windows and macOS get.
+        record: whether to keep a record of this run on disk, as a loader does.
     """
     options = GroupOptions(
         nprocs=nprocs,
@@ -90,12 +94,14 @@ def spawn(  # noqa: PLR0917  (torch's signature)
         max_restarts=max_restarts,
         grace_s=grace_period,
         backend=backend,
+        is_recorded=record,
     )
     _check(options)
     if nprocs == 0:
         warnings.warn("spawn(nprocs=0) runs nothing", HoldfastWarning, stacklevel=2)
     group = RankGroup(Program(fn, tuple(args)), options)
     if not join:
+        group.attend()
         return group
     while not group.join():
         pass
@@ -106,6 +112,7 @@ def _check(options: GroupOptions) -> None:
     arguments.check_count("nprocs", options.nprocs)
     arguments.check_choice("start_method", options.start_method, _START_METHODS)
     arguments.check_seconds("timeout", options.timeout_s)
+    arguments.check_flag("record", options.is_recorded)
     arguments.check_count("max_restarts", options.max_restarts)
     if options.grace_s:
         arguments.check_seconds("grace_period", options.grace_s)

@@ -13,8 +13,6 @@ Pure, but for reading files of a crash. Runs in: main process.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import textwrap
 from collections.abc import Sequence
 
@@ -23,16 +21,12 @@ from holdfast.diagnosis.evidence import Diagnosis
 from holdfast.diagnosis.message import Account
 from holdfast.launch.states import RankState
 
-_FRONT = "spawn"
 _TAIL_LINES = 12
-_CONTEXT = re.compile(r'mp_context=multiprocessing\.get_context\(("[a-z]+")\)')
 
 
 def account_of(diagnosis: Diagnosis, state: RankState, done: str, who: str = "") -> Account:
     """What is told of a rank, or of `who` else, in words that know nothing of datasets."""
-    told = call_words.for_calls(diagnosis, _FRONT)
-    advice = (_CONTEXT.sub(r"start_method=\1", text) for text in told.advice if "max_tasks_per_child" not in text)
-    told = dataclasses.replace(told, advice=tuple(advice))
+    told = call_words.for_calls(diagnosis, call_words.SPAWN)
     pid = None if who else state.pid
     return Account(told, state.rank, pid, done=done, who=who or f"rank {state.rank}", seen_at=state.at or None)
 

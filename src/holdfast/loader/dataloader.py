@@ -210,4 +210,4 @@ def _warn_disabled() -> None:
         message = (
             f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
         )
-        warnings.warn(message, HoldfastWarning, stacklevel=4)
+        warnings.warn(message, HoldfastWarning, stacklevel=5)  # of who asks for an iterator, past torch and us

@@ -19,50 +19,69 @@ from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.losses import account_of, attach, incident_of_loss, kind_of
 
-FRONT = "ProcessPoolExecutor"
-_RETRY = f"{FRONT}(..., max_retries=1)   another attempt, in a new worker"
 
+class Accounts:
+    """In the words of one front, as `diagnosis/call_words.py` has them."""
 
-def of_call(loss: WorkerLost | SupervisorLost, task: Task) -> tuple[Incident, WorkerError | None]:
-    """A call has cost its worker. The error is None if the call gets another attempt."""
-    is_retried = task.deaths <= task.max_retries
-    done = "retried" if is_retried else "raised"
-    loss = _with_limit(loss, task)
-    account = _account(loss, f"running {task.words}", "the worker was replaced; no other call is affected")
-    account = dataclasses.replace(account, attempt=task.deaths, attempts=task.attempts)
-    incident = _incident(dataclasses.replace(account, done=done), loss)
-    if is_retried:
-        return incident, None
-    kind = kind_of(loss) if isinstance(loss, WorkerLost) else WorkerCrashed
-    error = kind(message.render(_with_advice(account, task)), worker_id=account.worker_id)
-    error.incident = incident
-    return incident, error
+    def __init__(self, front: str, start_method: str) -> None:
+        self._front = front
+        self._start_method = start_method
 
+    def of_call(self, loss: WorkerLost | SupervisorLost, task: Task) -> tuple[Incident, WorkerError | None]:
+        """A call has cost its worker. The error is None if the call gets another attempt."""
+        is_retried = task.deaths <= task.max_retries
+        done = "retried" if is_retried else "raised"
+        loss = _with_limit(loss, task)
+        account = self._account(loss, f"running {task.words}", "the worker was replaced; no other call is affected")
+        account = dataclasses.replace(account, attempt=task.deaths, attempts=task.attempts)
+        incident = _incident(dataclasses.replace(account, done=done), loss)
+        if is_retried:
+            return incident, None
+        kind = kind_of(loss) if isinstance(loss, WorkerLost) else WorkerCrashed
+        error = kind(message.render(self._with_advice(account, task)), worker_id=account.worker_id)
+        error.incident = incident
+        return incident, error
 
-def of_nobody(loss: WorkerLost | SupervisorLost) -> Incident:
-    """Lost between two calls."""
-    return _incident(_account(loss, _doing(loss), "restarted"), loss)
+    def of_nobody(self, loss: WorkerLost | SupervisorLost) -> Incident:
+        """Lost between two calls."""
+        return _incident(self._account(loss, _doing(loss), "restarted"), loss)
 
+    def of_no_start(self, lost: WorkerLost) -> tuple[Incident, WorkerError]:
+        account = self._account(lost, _doing(lost), "no call can be run: another worker would end the same way")
+        return _fatal(WorkerInitError, account, lost)
 
-def of_no_start(lost: WorkerLost) -> tuple[Incident, WorkerError]:
-    account = _account(lost, _doing(lost), "no call can be run: another worker would end the same way")
-    return _fatal(WorkerInitError, account, lost)
+    def of_too_many(self, lost: WorkerLost, max_restarts: int) -> tuple[Incident, WorkerError]:
+        done = f"it was restarted {max_restarts} times within a minute, each time outside any call"
+        return _fatal(TooManyRestarts, self._account(lost, _doing(lost), done), lost)
 
+    def of_exception(self, failure: Failure, task: Task) -> tuple[BaseException, Incident | None]:
+        """What the function raised, as the standard library's pool gives it: its traceback is the cause.
 
-def of_too_many(lost: WorkerLost, max_restarts: int) -> tuple[Incident, WorkerError]:
-    done = f"it was restarted {max_restarts} times within a minute, each time outside any call"
-    return _fatal(TooManyRestarts, _account(lost, _doing(lost), done), lost)
+        With an incident, which it carries, where somebody wants one, or more is known than the exception says.
+        """
+        error = rebuild(failure, tells_traceback=False)
+        error.__cause__ = _as_cause(failure.traceback)
+        if not task.is_explained and failure.memory is None and not failure.descriptors:
+            return error, None
+        account = account_of(failure, self._start_method, f"running {task.words}", done="raised")
+        account = dataclasses.replace(account, diagnosis=for_calls(account.diagnosis, self._front))
+        incident = message.incident_of(account, seen=failure.traceback)
+        attach(error, incident)
+        return error, incident
 
+    def _account(self, loss: WorkerLost | SupervisorLost, phase: str, done: str) -> Account:
+        diagnosis = for_calls(loss.diagnosis, self._front)
+        seen_at = loss.evidence.seen_at
+        if isinstance(loss, WorkerLost):
+            return Account(diagnosis, loss.worker_id, loss.pid, phase, done=done, seen_at=seen_at)
+        return Account(diagnosis, pid=loss.pid, phase=phase, done=done, who="supervisor", seen_at=seen_at)
 
-def of_exception(failure: Failure, task: Task, start_method: str) -> BaseException:
-    """What the function raised, as the standard library's pool gives it: its traceback is the cause."""
-    error = rebuild(failure, tells_traceback=False)
-    error.__cause__ = _as_cause(failure.traceback)
-    if task.is_explained or failure.memory is not None or failure.descriptors:
-        account = account_of(failure, start_method, f"running {task.words}", done="raised")
-        account = dataclasses.replace(account, diagnosis=for_calls(account.diagnosis, FRONT))
-        attach(error, message.incident_of(account, seen=failure.traceback))
-    return error
+    def _with_advice(self, account: Account, task: Task) -> Account:
+        if task.max_retries:
+            return account
+        retry = f"{self._front}(..., max_retries=1)   another attempt, in a new worker"
+        advice = (*account.diagnosis.advice, retry)
+        return dataclasses.replace(account, diagnosis=dataclasses.replace(account.diagnosis, advice=advice))
 
 
 def of_refusal(error: Exception) -> Exception:
@@ -86,14 +105,6 @@ def _fatal(kind: type[WorkerError], account: Account, lost: WorkerLost) -> tuple
     return incident, error
 
 
-def _account(loss: WorkerLost | SupervisorLost, phase: str, done: str) -> Account:
-    diagnosis = for_calls(loss.diagnosis, FRONT)
-    seen_at = loss.evidence.seen_at
-    if isinstance(loss, WorkerLost):
-        return Account(diagnosis, loss.worker_id, loss.pid, phase, done=done, seen_at=seen_at)
-    return Account(diagnosis, pid=loss.pid, phase=phase, done=done, who="supervisor", seen_at=seen_at)
-
-
 def _incident(account: Account, loss: WorkerLost | SupervisorLost) -> Incident:
     return incident_of_loss(account, loss) if isinstance(loss, WorkerLost) else message.incident_of(account)
 
@@ -112,10 +123,3 @@ def _with_limit(loss: WorkerLost | SupervisorLost, task: Task) -> WorkerLost | S
     if task.limit_bytes:
         evidence = dataclasses.replace(evidence, memory_limit_bytes=task.limit_bytes)
     return dataclasses.replace(loss, evidence=evidence)
-
-
-def _with_advice(account: Account, task: Task) -> Account:
-    if task.max_retries:
-        return account
-    advice = (*account.diagnosis.advice, _RETRY)
-    return dataclasses.replace(account, diagnosis=dataclasses.replace(account.diagnosis, advice=advice))

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from holdfast.errors import WorkerCrashed, WorkerError
 from holdfast.incident import Incident, Incidents
 from holdfast.pool import accounts, at_exit
+from holdfast.pool.accounts import Accounts
 from holdfast.pool.assignment import STUCK_AFTER_S, Assignment
 from holdfast.pool.broken import BrokenPool, broken_by
 from holdfast.pool.task import Task
@@ -30,6 +31,7 @@ from holdfast.workers.calls import Calls, Failed, Happening, Lost, Raised, Retur
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
+from holdfast.workers.run import RunOfCalls
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # or Python would print bare event names on stderr
 _log = logging.getLogger(__name__)
@@ -40,8 +42,12 @@ _FOREVER_S = 1e9
 class Dispatcher:
     """Started with the pool's first call. Nobody but its thread talks to the workers from then on."""
 
-    def __init__(self, calls: Calls, num_workers: int, max_restarts: int) -> None:
+    def __init__(self, calls: Calls, num_workers: int, max_restarts: int, front: str, run: RunOfCalls) -> None:
+        """`front`: how the user made the pool, as in `diagnosis/call_words.py`."""
         self._calls = calls
+        self._num_workers = num_workers
+        self._accounts = Accounts(front, calls.start_method)
+        self._record = run
         self._max_restarts = max_restarts
         self._pending: deque[Task] = deque()
         self._assignment: Assignment[Task] = Assignment(num_workers, can_take_back=barriers.are_possible())
@@ -56,15 +62,29 @@ class Dispatcher:
         self._grace_s = _GRACE_S
         self.broken: BrokenPool | None = None
         self.incidents = Incidents()
-        self.restarts = 0
         self._lock = threading.Lock()  # once it is broken nothing may be added
         self._thread = threading.Thread(target=self._run, name="holdfast-pool", daemon=True)
 
-    def start(self) -> None:
-        """The workers in the thread that calls, as the standard library does: a fork has the caller's thread."""
-        self._calls.start()
-        at_exit.register(self)
-        self._thread.start()
+    def start(self, function: object) -> None:
+        """The workers in the thread that calls, as the standard library does: a fork has the caller's thread.
+
+        `function`: the first that they will be asked for.
+        """
+        self._record.begin(function, self._num_workers, self._calls.start_method)
+        try:
+            self._calls.start()
+            at_exit.register(self)
+            self._thread.start()
+        except BaseException:
+            try:
+                self._calls.stop(0.0)
+            finally:
+                self._record.end()
+            raise
+
+    @property
+    def restarts(self) -> int:
+        return self._record.counters.restarts
 
     # -- for any thread --------------------------------------------------------------------------------------------
 
@@ -104,13 +124,18 @@ class Dispatcher:
             while not self._is_over():
                 self._turn()
         except WorkerError as error:
+            if error.incident is not None:
+                self._note(error.incident)
             self._break(error)
         except BaseException as error:  # a bug of ours: nobody is to wait for ever
             self._break(error)
             raise
         finally:
             self._tell_due()
-            self._calls.stop(self._grace_s)
+            try:
+                self._calls.stop(self._grace_s)
+            finally:
+                self._record.end()
 
     def _turn(self) -> None:
         self._hand_out()
@@ -121,6 +146,7 @@ class Dispatcher:
         happened = self._calls.wait(self._patience_s())
         self._is_asleep = False
         now_s = time.monotonic()
+        self._record.tick(now_s, self._calls.pids)
         while happened:
             self._settle(happened.pop(0), now_s)
         if self._fatal is not None:
@@ -194,10 +220,11 @@ class Dispatcher:
             self._pending.appendleft(task)
             return
         self._assignment.came_back(task.worker_id, task, now_s)
+        self._record.counters.samples += 1
         if isinstance(what, Returned):
             task.future.set_result(what.value)
         elif isinstance(what, Failed):
-            task.future.set_exception(what.error.with_traceback(None))
+            self._fail(task, what.error.with_traceback(None))
         elif _is_of_start(what.failure):
             self._pending.appendleft(task)
             self._fatal = rebuild(what.failure)
@@ -205,7 +232,14 @@ class Dispatcher:
             self._due.append(lambda: self._tell(task, what))
 
     def _tell(self, task: Task, raised: Raised) -> None:
-        task.future.set_exception(accounts.of_exception(raised.failure, task, self._calls.start_method))
+        error, incident = self._accounts.of_exception(raised.failure, task)
+        if incident is not None:
+            self._record.note(incident)
+        self._fail(task, error)
+
+    def _fail(self, task: Task, error: BaseException | None) -> None:
+        self._record.counters.skipped += 1
+        task.future.set_exception(error)
 
     def _lose(self, lost: Lost) -> None:
         loss = lost.loss
@@ -216,10 +250,10 @@ class Dispatcher:
             assert isinstance(task, Task)
             self._pending.appendleft(task)
         if isinstance(loss, WorkerLost) and not loss.replaced:
-            self._fatal = self._noted(*accounts.of_no_start(loss))
+            self._fatal = self._noted(*self._accounts.of_no_start(loss))
             return
         if not (isinstance(loss, WorkerLost) and loss.reason is Reason.LEFT):
-            self.restarts += 1
+            self._record.counters.restarts += 1
             self._charge(lost)
 
     def _charge(self, lost: Lost) -> None:
@@ -232,17 +266,18 @@ class Dispatcher:
                 self._pending.appendleft(task)
             self._due.append(self._judgement(loss, task))
         if not lost.running:
-            self._due.append(lambda: self._note(accounts.of_nobody(loss)))
+            self._due.append(lambda: self._note(self._accounts.of_nobody(loss)))
             self._check_bounds(loss)
 
     def _judgement(self, loss: WorkerLost | SupervisorLost, task: Task) -> Callable[[], None]:
         is_last = task.deaths > task.max_retries
 
         def judge() -> None:
-            incident, error = accounts.of_call(loss, task)
+            incident, error = self._accounts.of_call(loss, task)
             self._note(incident)
             if is_last:
-                task.future.set_exception(error)
+                self._record.counters.samples += 1
+                self._fail(task, error)
 
         return judge
 
@@ -252,13 +287,14 @@ class Dispatcher:
             return  # counted by who starts them
         window = self._windows.setdefault(loss.worker_id, RestartWindow(self._max_restarts))
         if window.is_exceeded_by_death_at(time.monotonic()):
-            self._fatal = self._noted(*accounts.of_too_many(loss, self._max_restarts))
+            self._fatal = self._noted(*self._accounts.of_too_many(loss, self._max_restarts))
 
     def _noted(self, incident: Incident, error: WorkerError) -> WorkerError:
         self._note(incident)
         return error
 
     def _note(self, incident: Incident) -> None:
+        self._record.note(incident)
         self.incidents.add(incident)
         _log.warning("incident", extra={"incident": incident})
 

@@ -19,15 +19,18 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.cpus import available_cpus
+from holdfast.diagnosis.call_words import POOL
 from holdfast.incident import Incidents
 from holdfast.pool import at_exit
 from holdfast.pool.dispatcher import Dispatcher
 from holdfast.pool.task import Limits, Task
 from holdfast.workers import backends
+from holdfast.workers.arguments import check_flag
 from holdfast.workers.calling import Initializer
 from holdfast.workers.calls import Calls
 from holdfast.workers.job import Calling, Job, job_of_calls
 from holdfast.workers.limits import raise_descriptor_limit
+from holdfast.workers.run import RunOfCalls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,6 +44,7 @@ class ProcessPoolExecutor(Executor):
     - `timeout`: seconds one call may take; past it its worker is ended, and the call fails with `WorkerTimeout`;
     - `memory_limit`: private memory of one worker beyond its start, as bytes or "4GB";
     - `max_retries`: further attempts for a call that cost its worker, or was over its time;
+    - `record`: whether to keep a record of this run on disk, as a loader does;
     - arrays and tensors travel through shared memory. Those in arguments are views: do not keep them, or say `copy()`.
     """
 
@@ -56,12 +60,14 @@ class ProcessPoolExecutor(Executor):
         memory_limit: int | str | None = None,
         max_retries: int = 0,
         backend: str | None = None,
+        record: bool = True,
     ) -> None:
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         _check_max_tasks(max_tasks_per_child)
+        check_flag("record", record)
         backends.check_name(backend)
         backends.check_context(backend, mp_context)
         self._max_workers = max_workers or available_cpus()
@@ -70,6 +76,8 @@ class ProcessPoolExecutor(Executor):
         self._max_tasks_per_child = max_tasks_per_child
         self._limits = Limits(timeout, max_retries, memory_limit)
         self._backend = backend
+        self._is_recorded = record
+        self.front = POOL  # what users call it, in messages
         self._lock = threading.Lock()
         self._dispatcher: Dispatcher | None = None
         self._is_shut_down = False
@@ -176,20 +184,17 @@ class ProcessPoolExecutor(Executor):
     def _start(self, fn: Any) -> Dispatcher:
         raise_descriptor_limit()
         calls = Calls(self._make_job(fn), self._mp_context, self._backend)
-        dispatcher = Dispatcher(calls, self._max_workers, _MAX_RESTARTS)
+        run = RunOfCalls(self.front, is_recorded=self._is_recorded)
+        dispatcher = Dispatcher(calls, self._max_workers, _MAX_RESTARTS, self.front, run)
         dispatcher.is_dropped_at_exit = self.is_dropped_at_exit
-        try:
-            dispatcher.start()
-        except BaseException:
-            calls.stop(0.0)
-            raise
+        dispatcher.start(fn.fn if isinstance(fn, _Chunk) else fn)
         weakref.finalize(self, _close, dispatcher, os.getpid()).atexit = False
         return dispatcher
 
     def _make_job(self, fn: Any) -> Job:
         """`fn`: the first of what it will be asked for. What that needs is imported once, for all workers."""
         return job_of_calls(
-            Calling("pool worker", imports=_modules_of(fn)),
+            Calling("pool worker", self.front, imports=_modules_of(fn)),
             self._max_workers,
             init=self._init,
             timeout_s=self._limits.timeout,

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from holdfast.diagnosis.call_words import MAP
 from holdfast.incident import Incident, bounded_repr
 from holdfast.pool.executor import ProcessPoolExecutor
 from holdfast.pool.progress import Bar, make_bar
@@ -55,6 +56,7 @@ def map(
     initargs: tuple[Any, ...] = ...,
     mp_context: Any = ...,
     backend: str | None = ...,
+    record: bool = ...,
 ) -> Iterator[Result]: ...
 
 
@@ -73,6 +75,7 @@ def map(
     initargs: tuple[Any, ...] = ...,
     mp_context: Any = ...,
     backend: str | None = ...,
+    record: bool = ...,
 ) -> Iterator[Result | FailedItem[Item]]: ...
 
 
@@ -90,6 +93,7 @@ def map(
     initargs: tuple[Any, ...] = (),
     mp_context: Any = None,
     backend: str | None = None,
+    record: bool = True,
 ) -> Iterator[Any]:
     """`fn(item)` for each item, in worker processes. An iterator over the results, in the order of the items.
 
@@ -109,7 +113,9 @@ def map(
         memory_limit=memory_limit,
         max_retries=max_retries,
         backend=backend,
+        record=record,
     )
+    pool.front = MAP
     pool.is_dropped_at_exit = True  # nobody is left to ask for a result
     return _results(pool, fn, items, on_error, make_bar(operator.length_hint(items), is_wanted=progress))
 

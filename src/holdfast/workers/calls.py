@@ -93,6 +93,7 @@ class Calls:
         self._in_flight: InFlight[Call] = InFlight(self._slots)
         self._numbers = itertools.count()
         self._packer: Packer | None = None
+        self._has_heard = False
         self.bell = Bell()
         self._backend.wake_for(self.bell)
 
@@ -104,6 +105,11 @@ class Calls:
     def workers(self) -> Sequence[WorkerHandle]:
         """Waits until all have been started."""
         return self._backend.workers
+
+    def pids(self) -> list[int]:
+        """Of the workers; none as long as nothing has come back, so that nobody waits here until they are started."""
+        workers = self._backend.workers if self._has_heard else ()
+        return [handle.pid for handle in workers if handle.pid is not None]
 
     def start(self) -> None:
         self._backend.start()
@@ -178,6 +184,7 @@ class Calls:
 
     def _take_result(self, done: UnitDone) -> Happening | None:
         unit, result = done.result.unit, done.result
+        self._has_heard = True
         call = self._in_flight.get(unit)
         if call is not None and result.aside == messages.ARGUMENTS_KEPT:
             for slot in call.request:

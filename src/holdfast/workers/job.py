@@ -20,6 +20,7 @@ from multiprocessing import forkserver, reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
+from holdfast.diagnosis.call_words import POOL
 from holdfast.transport import pickling
 from holdfast.workers.attempts import Care
 from holdfast.workers.messages import Epoch
@@ -31,6 +32,7 @@ class Calling:
     """Of a job whose units are calls, and not batches."""
 
     who: str  # what a worker is to the user: "pool worker", "rank"
+    front: str = POOL  # how the user makes what runs the calls
     threads: int | None = 1  # of torch in each; None: as many as it takes by itself
     is_seeded: bool = True  # each worker with a seed of its own
     imports: tuple[str, ...] = ()  # modules that the calls are known to need
@@ -64,6 +66,11 @@ class Job:
     def who(self) -> str:
         """What a worker is called in what it says on stderr."""
         return self.calling.who if self.calling is not None and self.calling.is_rank else "worker"
+
+    @property
+    def front(self) -> str:
+        """Whose workers they are; "" of a loader."""
+        return self.calling.front if self.calling is not None else ""
 
     @property
     def has_ranks(self) -> bool:

@@ -42,6 +42,7 @@ from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHand
 from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, WorkerMemory
 from holdfast.workers.channel import Channel
+from holdfast.workers.descendants import Descendants
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.launching import Identity, read_sources
@@ -87,6 +88,7 @@ class Crew:
         self._process: Any = None
         self._pidfd = -1
         self._memory: MemoryWatch | None = None  # of the supervisor
+        self._descendants = Descendants() if job.has_ranks else None  # which a supervisor that is killed cannot end
         self._control: Channel | None = None
         self._control_open = False
         self._is_forked = False
@@ -345,7 +347,7 @@ class Crew:
                 self._bury(message)
                 continue
             if len(fds) != 2:
-                raise giving_up.no_descriptors()
+                raise giving_up.no_descriptors(front=self._job.front)
             self._welcome(message, *fds)
             self._mail.popleft()
 
@@ -406,6 +408,8 @@ class Crew:
     def _check_pulse(self, waited_s: float) -> None:
         if self._memory is not None:
             self._memory.tick(time.monotonic(), 0, 0)
+        if self._descendants is not None:
+            self._descendants.look((self._process.pid,))
         ticks = self._board.ticks()
         if ticks != self._ticks_seen:
             self._ticks_seen, self._silent_s = ticks, 0.0
@@ -426,7 +430,7 @@ class Crew:
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
             if why is not None:
                 raise why
-            raise giving_up.no_progress(SupervisorLost(seen), self._restarts_in_a_row)
+            raise giving_up.no_progress(SupervisorLost(seen), self._restarts_in_a_row, front=self._job.front)
         self._start_anew(seen)
 
     def _seen_of_supervisor(self, has_ended: bool) -> Evidence:
@@ -450,7 +454,8 @@ class Crew:
         self._process.join(_STOP_MARGIN_S)  # a fork server says a little later how it ended
         number = self._board.importing()
         module = sorted(self._carried.modules)[number - 1] if number else None
-        return no_start.error_of("supervisor", self._process.pid, self._process.exitcode, module)
+        pid, exitcode = self._process.pid, self._process.exitcode
+        return no_start.error_of("supervisor", pid, exitcode, module, front=self._job.front)
 
     def end_all(self) -> None:
         self._bury_everything()
@@ -465,7 +470,8 @@ class Crew:
             self.start()
         except OSError as error:
             why = lost.diagnosis.summary
-            raise giving_up.cannot_start(error, f"no other supervisor was started for one that {why}") from error
+            done = f"no other supervisor was started for one that {why}"
+            raise giving_up.cannot_start(error, done, front=self._job.front) from error
         self._unsettled.update(range(len(self._workers)))
         self._backlog.append(lost)
 
@@ -484,6 +490,8 @@ class Crew:
         deadline = time.monotonic() + _STOP_MARGIN_S
         for worker in self._workers:
             worker.join(max(0.0, deadline - time.monotonic()))
+        if self._descendants is not None:
+            self._descendants.end()
 
     def _forget_supervisor(self) -> None:
         for worker in self._workers:

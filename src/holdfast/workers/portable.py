@@ -78,6 +78,7 @@ class PortableCrew:
         check_context(context)
         pool.new_name = new_name = names.Namer(names.this_owner(), maker=0)
         self._job = SharedJob(job, new_name)
+        self._front = job.front
         self._board: Board | None = Board.create(job.num_workers, new_name())
         self._workers = [PortableWorkerHandle(context or torch.multiprocessing) for _ in range(job.num_workers)]
         self._recruits: list[Recruit] = []  # every process there is
@@ -86,7 +87,7 @@ class PortableCrew:
         self._spare_deaths = 0
         self._has_worked = False  # a unit was finished: it makes sense to have a spare
         self._wants_spare = False
-        self._keeps_spare = not job.has_ranks  # of which none is replaced
+        self._has_ranks = job.has_ranks  # of which none is replaced: there is no spare
         self._announcements = Announcements(pool, self._recruits)
         self._holds: list[object] = []
         self._retired: set[int] = set()
@@ -133,7 +134,7 @@ class PortableCrew:
 
     def _recruit(self, identity: tuple[int, ...]) -> Recruit:
         assert self._board is not None
-        recruit = Recruit(identity, self._board, self._job)
+        recruit = Recruit(identity, self._board, self._job, is_rank=self._has_ranks)
         recruit.start(self._announcements.known(), self._recruits)
         return recruit
 
@@ -232,7 +233,7 @@ class PortableCrew:
         if self._limits.tick_s is not None:
             self._look()
         self._announcements.remove_names()
-        if self._wants_spare and self._keeps_spare and self._spare is None:
+        if self._wants_spare and not self._has_ranks and self._spare is None:
             self._start_spare()
 
     def _watched(self) -> list[Any]:
@@ -264,6 +265,7 @@ class PortableCrew:
         """
         for recruit in list(self._recruits):
             recruit.watch()
+            recruit.note_descendants()
             recruit.silent_ticks += recruit.line.is_over
             if (
                 recruit.silent_ticks >= _HUNG_UP_TICKS
@@ -325,7 +327,9 @@ class PortableCrew:
         if replaced and not self._is_worth_another(worker_id, exitcode, doing):
             if not recruit.line.was_heard:
                 tail = recruit.evidence(doing).stderr_tail
-                raise no_start.error_of(f"worker {worker_id}", recruit.pid, exitcode, None, tail)
+                raise no_start.error_of(
+                    f"worker {worker_id}", recruit.pid, exitcode, None, front=self._front, stderr_tail=tail
+                )
             replaced = False
         if not replaced:
             del self._by_worker[worker_id]
@@ -355,7 +359,7 @@ class PortableCrew:
             self._begin_life(recruit.worker_id)
         except Exception as error:
             done = f"worker {recruit.worker_id} (pid {recruit.pid}) is gone, and no other was started"
-            raise giving_up.cannot_start(error, done, recruit.worker_id) from error
+            raise giving_up.cannot_start(error, done, recruit.worker_id, front=self._front) from error
 
     def _drain(self, recruit: Recruit) -> None:
         while recruit.line.has_news():
@@ -389,7 +393,7 @@ class PortableCrew:
                     self._begin_life(worker_id)
         except Exception as error:
             done = "the workers were ended after a signal handler raised inside next(), and not started again"
-            raise giving_up.cannot_start(error, done) from error
+            raise giving_up.cannot_start(error, done, front=self._front) from error
         self._backlog.append(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method), doing))
 
     def _dismiss(self, recruit: Recruit) -> None:
@@ -434,6 +438,7 @@ class PortableCrew:
         for act, patience_s in steps:
             left = [recruit for recruit in self._recruits if not recruit.has_ended()]
             for recruit in left:
+                recruit.note_descendants(at_once=True)
                 act(recruit.process)
             _join(left, patience_s)
 

@@ -18,11 +18,13 @@ import os
 import threading
 from dataclasses import dataclass
 from multiprocessing import connection
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.transport import names
 from holdfast.transport.segments import Segment
 from holdfast.workers.board import Board
+from holdfast.workers.descendants import end_own
 from holdfast.workers.job import import_quietly
 from holdfast.workers.messages import Order
 from holdfast.workers.passing import PassedSegment
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.5
 _PATIENCE_S = 2.0  # for a main process whose pipe has closed and that is still there
+_AFTER_THE_USERS = -900  # multiprocessing has waited for its children by then
 _ASSIGN = -1  # beside the orders that a worker knows
 
 
@@ -51,6 +54,7 @@ class RecruitSpec:
     serial: int
     main_pid: int
     traces: TraceEnds | None
+    is_rank: bool
 
 
 class Assignment(NamedTuple):
@@ -75,6 +79,8 @@ def main(spec: RecruitSpec) -> None:
     for segment in segments.values():
         segment.close_fd()
     assert isinstance(spec.job, ArrivedJob)
+    if spec.is_rank:
+        Finalize(None, end_own, exitpriority=_AFTER_THE_USERS)  # where no supervisor would
     try:
         end.say_read()
         import_quietly(spec.job.modules)
@@ -118,6 +124,8 @@ def _go_with_main(spec: RecruitSpec) -> None:
     while not _main_is_gone(spec.main_pid, _LOOK_S):
         pass
     names.remove_all(f"{spec.owner}-")
+    if spec.is_rank:
+        end_own()
     os._exit(1)
 
 

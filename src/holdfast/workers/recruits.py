@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
@@ -24,6 +24,7 @@ from holdfast.transport.slots import PooledSegment
 from holdfast.workers import no_start, pipes, recruit, start_methods
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import Board, Doing
+from holdfast.workers.descendants import Descendants
 from holdfast.workers.handles import BaseWorkerHandle
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedSegment
@@ -80,8 +81,9 @@ def make_traces() -> Traces | None:
 class Recruit:
     """One worker process, from its start to its end. The spare has no `worker_id` yet."""
 
-    def __init__(self, identity: tuple[int, ...], board: Board, job: SharedJob) -> None:
+    def __init__(self, identity: tuple[int, ...], board: Board, job: SharedJob, *, is_rank: bool = False) -> None:
         self.worker_id = -1
+        self._is_rank = is_rank
         self.serial = next(_serials)
         self.silent_ticks = 0  # since its pipe ended, while we waited
         self._stopped_ticks = 0  # the same, since it was stopped
@@ -96,6 +98,7 @@ class Recruit:
         self._job_for_one: object = None
         self.traces = make_traces()
         self._limits = Limits()
+        self._descendants = Descendants()
         self.pid = -1
         self.process: Any = None
 
@@ -108,7 +111,9 @@ class Recruit:
         self.line = MainEnd(ours, room)
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         ends = self.traces.ends if self.traces is not None else None
-        spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
+        spec = RecruitSpec(
+            theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends, self._is_rank
+        )
         start_methods.prepare("spawn")
         with start_methods.unnumbered():
             self.process = _WorkerProcess(self._identity, spec)
@@ -160,6 +165,11 @@ class Recruit:
             self.reason, self.ended_at = Reason.OVER_BUDGET, doing
             self.process.kill()
 
+    def end(self, how: Literal["terminate", "kill"]) -> None:
+        """On the user's behalf."""
+        self.note_descendants(at_once=True)
+        getattr(self.process, how)()
+
     def watch(self) -> None:
         """At every tick of ours: what will be asked for when it has ended."""
         if self.traces is not None and self.worker_id >= 0:
@@ -190,6 +200,11 @@ class Recruit:
         if self.traces is not None:
             self.traces.discard()
             self.traces = None
+
+    def note_descendants(self, *, at_once: bool = False) -> None:
+        """Of a rank: what it has started is ended with it."""
+        if self._is_rank:
+            self._descendants.look((self.pid,), at_once=at_once)
 
     def stays_stopped(self, ticks: int) -> bool:
         """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
@@ -223,6 +238,7 @@ class Recruit:
 
     def forget(self) -> None:
         """The process has ended, or is abandoned: let go of everything."""
+        self._descendants.end()
         self.line.close()
         self._drop_traces()
         names.remove_all(names.Namer(self._owner, self.serial).prefix)  # what it made and could not tell us of
@@ -256,11 +272,11 @@ class PortableWorkerHandle(BaseWorkerHandle):
 
     def terminate(self) -> None:
         if self._recruit is not None:
-            self._recruit.process.terminate()
+            self._recruit.end("terminate")
 
     def kill(self) -> None:
         if self._recruit is not None:
-            self._recruit.process.kill()
+            self._recruit.end("kill")
 
     # -- for the backend -------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from holdfast.workers.job import Calling, CarriedJob, Job
 from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
 from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
+from holdfast.workers.run import be_quiet
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
 from holdfast.workers.threads import limit as limit_threads
@@ -226,6 +227,8 @@ class Worker:
         torch.set_num_threads(calling.threads or threads)
         if calling.is_seeded:
             seed_worker(job.base_seed, self._id)
+        if not calling.is_rank:
+            be_quiet()
         self._who = f"{calling.who} {self._id} (pid {os.getpid()})"
         self._caller = Caller(self._row, self._segments)
 
