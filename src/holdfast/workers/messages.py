@@ -119,6 +119,8 @@ class Progress(NamedTuple):
     state_units: int = 0  # after so many units
     unit_size: int = 0
     uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
+    passed: int = 0  # elements of those of them that the worker had not told of
+    cut: tuple[tuple[int, int], ...] = ()  # units that ended with an exception, and how many elements each took
     has_ended: bool = False  # the iterable, in this epoch
 
 
@@ -185,6 +187,7 @@ class Aside(NamedTuple):
     stream_state: bytes
     bad: tuple[tuple[Any, ...], ...]  # BadSample
     grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
+    cut: int = -1  # elements of an iterable that the unit took, if it ended with an exception
 
 
 ARGUMENTS_KEPT = b"kept"

@@ -47,10 +47,10 @@ class IterableFetcher:
         self._where = where
         seed = job.epoch.sample_seed
         self._worker_seed = None if seed is None else rng.mix(seed, worker_id)
-        self._phase = Phase.FETCH
         self._ended = False
         self._broken_by: Exception | None = None
         self.bad: list[BadSample] = []
+        self.cut = -1  # elements that the last unit took, if it ended with an exception
         self.units = 0
         self.elements = 0
 
@@ -65,11 +65,18 @@ class IterableFetcher:
 
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
-        self.bad = []
+        self.bad, self.cut = [], -1
         self.units += 1
-        self._row[PHASE], self._row[SPAN] = self._phase, 1
+        self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
+        before = self.elements
+        try:
+            return self._fetch(len(indices) if self._auto_collation else 1)
+        except Exception:
+            self.cut = self.elements - before
+            raise
+
+    def _fetch(self, count: int) -> Any:
         self._raise_what_broke()
-        count = len(indices) if self._auto_collation else 1
         elements = [] if self._ended else self._take(count)
         if not elements or (self._drop_last and self._ended and len(elements) < count):
             self._raise_what_broke()
@@ -154,16 +161,54 @@ class IterableFetcher:
             return b""
 
     def run_up_to(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
-        """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too."""
-        self._phase = Phase.REPLAY
-        while self.units < progress.units:
+        """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too.
+
+        What an element raises does not matter if the iterator goes on. If it does not, and did the first time, that is
+        raised by the next unit: the stream must not end without a word.
+        """
+        self._row[PHASE], cut = Phase.REPLAY, dict(progress.cut)
+        while self.units < progress.units and (self._broken_by is None or self.units in cut):
             self._row[UNIT] = -1 - self.units  # nobody's, and another each time: who watches sees that it goes on
-            with contextlib.suppress(Exception):  # it was raised the first time
-                samples = self.fetch(range(progress.unit_size))
-                if collate is not None and self.units - 1 not in progress.uncollated:
-                    self._row[SPAN] = max(1, progress.unit_size)
-                    collate(samples)
-        self._phase = Phase.FETCH
+            if self.units in cut:
+                self._take_again(cut[self.units])
+                self._ended, self._broken_by = self._ended or self._broken_by is not None, None  # it was raised then
+            else:
+                self._run_again(progress, collate)
+            self.units += 1
+        given, self.units = progress.elements + progress.passed, progress.units
+        if self._broken_by is None and self._ended and self.elements < given:
+            self._broken_by = RuntimeError(
+                f"the iterable dataset gave {self.elements} elements when it was run again, and {given} before"
+            )
+        if self._broken_by is not None:
+            self._broken_by.add_note(
+                f"raised when this worker ran the iterable dataset again, up to element {given}, in place of a worker\n"
+                f"that was lost: its part ends here. An iterable that has state_dict() and load_state_dict() goes on\n"
+                f"from where it was."
+            )
+
+    def _run_again(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
+        """A unit of which a batch was made, or could have been."""
+        samples, error = self._take_again(progress.unit_size)
+        if error is not None and _has_ended_with(error, self._iterator):
+            self._broken_by = error
+        if collate is not None and self.units not in progress.uncollated:
+            self._row[SPAN] = max(1, progress.unit_size)
+            with contextlib.suppress(Exception):
+                collate(samples if self._auto_collation else samples[0])
+
+    def _take_again(self, count: int) -> tuple[list[Any], Exception | None]:
+        """The elements that a unit had, as far as they come, and the last exception that one of them raised."""
+        samples: list[Any] = []
+        raised: Exception | None = None
+        self._row[SPAN] = 1
+        end = self.elements + (count if self._auto_collation else min(count, 1))
+        while self.elements < end and not self._ended and self._broken_by is None:
+            try:
+                samples += self._take(end - self.elements)
+            except Exception as error:
+                raised = error
+        return self._without_holes(samples), raised
 
 
 def _open(dataset: Any, state: bytes) -> tuple[Iterator[Any], Any]:

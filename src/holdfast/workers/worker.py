@@ -518,12 +518,13 @@ class Worker:
         if isinstance(self._fetcher, IterableFetcher):
             stream = self._fetcher
             at_start, self._at_epoch_start = self._at_epoch_start, {}
-            counts = (stream.units, stream.elements, stream.state())
+            counts, cut = (stream.units, stream.elements, stream.state()), stream.cut
         elif generators or bad or grown is not None:
-            at_start, counts = {}, (0, 0, b"")
+            at_start, counts, cut = {}, (0, 0, b""), -1
         else:
             return b""
-        return messages.pack_aside(Aside(generators, at_start, *counts, tuple(map(tuple, bad)), tuple(grown or ())))
+        trouble = tuple(map(tuple, bad)), tuple(grown or ()), cut
+        return messages.pack_aside(Aside(generators, at_start, *counts, *trouble))
 
     # -- small things ----------------------------------------------------------------------------------------------
 
