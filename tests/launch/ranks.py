@@ -103,10 +103,25 @@ def fail_once(rank: int, marker: str, directory: str) -> None:
     note(rank, directory, "finished")
 
 
+def do_items(rank: int, directory: str, length: int, bad: int, fault: str) -> None:
+    """This rank's part of the items, without those that are done. One that was begun and not finished is left out."""
+    for item in range(rank, length, 2):
+        begun, done = Path(directory, f"{item}.begun"), Path(directory, f"{item}.done")
+        is_again = begun.exists()
+        if done.exists() or (is_again and fault != "kill once" and item == bad):
+            continue
+        begun.touch()
+        if item == bad and not is_again:
+            FAILURES["kill" if fault == "kill once" else fault]()
+        done.touch()
+
+
 def start_child(rank: int, directory: str, then: str) -> None:
     """A process that would go on for long after this one, in a session of its own."""
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     Path(directory, f"{rank}.child").write_text(str(child.pid))
+    if then == "raise":
+        _raise()
     if then == "kill":
         wait_for(rank, str(Path(directory, "0.child")))
         _kill()
@@ -141,6 +156,13 @@ def leave_thread(rank: int, directory: str) -> None:
         note(rank, directory, "thread finished")
 
     threading.Thread(target=finish).start()
+
+
+def flood(rank: int, directory: str) -> None:
+    """More on stderr than any pipe holds: it ends only if somebody reads."""
+    for _ in range(1000):
+        os.write(2, b"x" * 999 + b"\n")
+    note(rank, directory, "flooded")
 
 
 def all_reduce(rank: int, nprocs: int, store: str, failing: int, how: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import threading
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing
-from torch.multiprocessing import ProcessExitedException
 from torch.multiprocessing.spawn import ProcessContext
 
 import holdfast
 import ranks
 from helpers import START_METHODS
-from waits import PATIENCE_S, is_running, wait_until
+from waits import is_running
 
 METHODS = (*START_METHODS, "portable")
 
@@ -146,17 +144,3 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], said: str) -> No
     """Before anything is started."""
     with pytest.raises(ValueError, match=said):
         holdfast.spawn(ranks.note, ("",), **arguments)
-
-
-# --- what ranks start ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("then", ["return", "kill"])
-def test_what_ranks_have_started_ends_with_the_group(then: str, tmp_path: Path) -> None:
-    """Also a process in a session of its own, whose parent is gone: no matter how that ended."""
-    ends = contextlib.nullcontext() if then == "return" else pytest.raises(ProcessExitedException)
-    with ends:
-        holdfast.spawn(ranks.start_child, (str(tmp_path), then), nprocs=2, start_method="fork")
-    children = [int(path.read_text()) for path in tmp_path.glob("*.child")]
-    assert children
-    wait_until(lambda: not any(map(is_running, children)), PATIENCE_S, f"the end of {children}")

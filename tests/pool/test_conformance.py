@@ -16,8 +16,11 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("method", METHODS)
+# Under methods that start new interpreters once for each is enough.
+KINDS = [("fork", 1), *((method, 2) for method in METHODS)]
+
+
+@pytest.mark.parametrize(("method", "workers"), KINDS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_both_pools_come_to_the_same(name: str, method: str, workers: int, tmp_path: Path) -> None:
     """Values, exceptions with their causes, states of futures, and what is refused."""

@@ -324,13 +324,12 @@ class PortableCrew:
         doing = recruit.ended_at or self._board.doing(worker_id)
         recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
-        if replaced and not self._is_worth_another(worker_id, exitcode, doing):
-            if not recruit.line.was_heard:
-                tail = recruit.evidence(doing).stderr_tail
-                raise no_start.error_of(
-                    f"worker {worker_id}", recruit.pid, exitcode, None, front=self._front, stderr_tail=tail
-                )
-            replaced = False
+        is_end = replaced and not self._is_worth_another(worker_id, exitcode, doing)
+        if (is_end or self._has_ranks) and not recruit.line.was_heard:
+            tail = recruit.evidence(doing).stderr_tail
+            who = f"{self._limits.who} {worker_id}"
+            raise no_start.error_of(who, recruit.pid, exitcode, None, front=self._front, stderr_tail=tail)
+        replaced = replaced and not is_end
         if not replaced:
             del self._by_worker[worker_id]
         return WorkerLost(
