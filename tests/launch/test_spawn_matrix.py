@@ -42,7 +42,7 @@ def test_f2_a_kill_costs_nothing(method: str, tmp_path: Path) -> None:
     """SIGKILL once: 64 of 64."""
     done, [(rank, cause)] = run(method, "kill once", tmp_path)
     assert done == list(range(LENGTH))
-    assert (rank, cause) == (1, "killed from outside")
+    assert (rank, cause) == (1, "killed by another process")
 
 
 FAULTS = {

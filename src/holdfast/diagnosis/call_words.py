@@ -37,7 +37,7 @@ _WORDS = (
     (r"correct the sample, or the code that cannot read it", "correct the function, or what it was called with"),
     (r"\bfrom the dataset, and move the batch in the main process: .*", "from the function"),
     (r"\bthe dataset's classes\b", "classes"),
-    (r"\bthe dataset (keeps of each sample|uses|opens|holds)\b", r"the function \1"),
+    (r"\bthe dataset (keeps|uses|opens|holds)\b", r"the function \1"),
     (r"\bunpickling the dataset\b", "unpickling"),
     (
         r"call the initializer\(0\), and .* in this process, before the loader is made",

@@ -32,20 +32,24 @@ def leave_if_unguarded() -> None:
         os._exit(_UNGUARDED_STATUS)
 
 
+def is_unguarded(exitcode: int | None) -> bool:
+    return exitcode == _UNGUARDED_STATUS
+
+
 def error_of(
     who: str,
     pid: int,
     exitcode: int | None,
     importing: str | None,
+    stderr_tail: str | None = None,
     *,
     front: str = "",
-    stderr_tail: str | None = None,
 ) -> WorkerInitError:
     """What to raise. `importing`: the module that it was importing for the dataset, if it had come so far.
 
     `stderr_tail`: what it wrote there last; None where it wrote to the terminal itself. `front`: as of `told`.
     """
-    if exitcode == _UNGUARDED_STATUS:
+    if is_unguarded(exitcode):
         diagnosis = _unguarded(who)
     else:
         evidence = Evidence(Ending.EXITED, exitcode, "starting", stderr_tail=stderr_tail or "", pid=pid)

@@ -325,16 +325,22 @@ class PortableCrew:
         recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
         is_end = replaced and not self._is_worth_another(worker_id, exitcode, doing)
-        if (is_end or self._has_ranks) and not recruit.line.was_heard:
-            tail = recruit.evidence(doing).stderr_tail
-            who = f"{self._limits.who} {worker_id}"
-            raise no_start.error_of(who, recruit.pid, exitcode, None, front=self._front, stderr_tail=tail)
+        if is_end or (self._has_ranks and no_start.is_unguarded(exitcode)):
+            self._check_beginning(recruit, doing)
         replaced = replaced and not is_end
         if not replaced:
             del self._by_worker[worker_id]
         return WorkerLost(
             worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, self._evidence(recruit, doing)
         )
+
+    def _check_beginning(self, recruit: Recruit, doing: Doing) -> None:
+        """Raise, if it ended before it could be told what to do."""
+        if not recruit.line.was_heard:
+            tail = recruit.evidence(doing).stderr_tail
+            who = f"{self._limits.who} {recruit.worker_id}"
+            code = recruit.exitcode
+            raise no_start.error_of(who, recruit.pid, code, None, tail, front=self._front)
 
     def _evidence(self, recruit: Recruit, doing: Doing) -> Evidence:
         evidence = recruit.evidence(doing)
