@@ -33,23 +33,25 @@ from holdfast.loader import allowance
 from holdfast.loader.allowance import Allowance
 from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
-from holdfast.loader.interrupts import Refuge, came_from_handler
+from holdfast.loader.interrupts import Errand, Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
-from holdfast.loader.losses import attach, lost_with
+from holdfast.loader.losses import lost_with
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rations import Rations
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
 from holdfast.loader.supply import ASKING, Supply
-from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
+from holdfast.loader.units import Units, UnitState
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.in_flight import DescriptorsRanOut
 from holdfast.workers.job import Job
 from holdfast.workers.limits import raise_descriptor_limit
+from holdfast.workers.losses import attach
 from holdfast.workers.messages import Epoch, Kind, Reason
 from holdfast.workers.rng import mix
 
@@ -84,6 +86,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._is_clean = True  # the last call of next() ended as it should
         self._handling: Event | None = None
         self._refuge: Refuge | None = None
+        self._resting: Errand | None = None  # since an interrupt there are no workers
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
         self._budget = self._policy.resolve_budget(allowance.resolve)
@@ -202,6 +205,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
         if self._broken is not None:
             raise self._broken
+        if self._resting is not None:
+            self._end_rest()
+            self._backend.start_over()
         for unit in self._rations.let_go():
             self.order(unit)
         self._units.give_up_finished()
@@ -310,6 +316,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if self._refuge is None:
                 self._refuge = Refuge()
             return self._refuge.call(self._mend_and_advance)
+        except KeyboardInterrupt:
+            self._rest()
+            raise
         except Exception:
             hold_daemon_thread()
             raise
@@ -346,14 +355,29 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
 
+    def _rest(self) -> None:
+        """End the workers; should somebody go on with this iterator, they are started over anyway. A notebook does not
+        go on, and it keeps the traceback, which keeps this iterator: for hours, and the workers with it.
+        """
+        if self._refuge is None and not self._shutdown:
+            self._is_clean = False
+            self._resting = Errand(self._backend.end_all)
+            self._resting.run()
+
     def _mend_and_advance(self) -> Any:
         """In the refuge: what was cut short is put in order, once; then as ever."""
+        self._end_rest()
         if not self._is_clean and not self._shutdown:
             try:
                 self._mend()
             except WorkerError as error:
                 self._backend_failed(error)
         return self._advance()
+
+    def _end_rest(self) -> None:
+        if self._resting is not None:
+            self._resting.wait()
+            self._resting = None
 
     def _mend(self) -> None:
         """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
@@ -374,7 +398,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _mend_unit(self, unit: int) -> None:
         if unit not in self._units:
-            self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
+            self._units.add(unit, UnitState(b"", worker_id=self._schedule.worker_of(unit)))
             self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
         elif self._units[unit].is_finished:
             self._schedule.arrived(unit)
@@ -630,6 +654,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._shutdown = True
         if self._refuge is not None:
             self._refuge.end()
+        self._end_rest()
         self._count_new_interpreters()
         try:
             self._backend.stop(grace_s)

@@ -1,0 +1,63 @@
+"""The loader and spawn with everything defined where there is no file: at prompts, in `python -` and `python -c`."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import START_METHODS
+from prompts import PROMPTS, run_typed
+
+METHODS = (*START_METHODS, "portable")
+
+# A blank line ends a definition at a prompt; there is none within.
+LOADER = """
+import torch
+from torch.utils.data import Dataset
+from holdfast import DataLoader
+
+class Mine(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return scaled(index)
+
+def scaled(index):
+    return torch.tensor(index * FACTOR)
+
+FACTOR = 10
+loader = DataLoader(Mine(), batch_size=2, num_workers=2, collate_fn=lambda samples: torch.stack(samples), HOW)
+print("loaded", [batch.tolist() for batch in loader])
+"""
+
+SPAWN = """
+import os
+import holdfast
+
+GREETING = "hello from"
+
+def greet(rank, mark):
+    os.write(1, f"{mark} {GREETING} {rank}\\n".encode())
+
+holdfast.spawn(greet, ("*",), nprocs=2, HOW)
+print("joined")
+"""
+
+
+def how(method: str, name: str) -> str:
+    return 'backend="portable"' if method == "portable" else f'{name}="{method}"'
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> None:
+    """Dataset class, function, global and lambda."""
+    said = run_typed(prompt, LOADER.replace("HOW", how(method, "multiprocessing_context")))
+    assert "loaded [[0, 10], [20, 30]]" in said
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_spawn_works_with_a_function_that_was_typed(prompt: str, method: str) -> None:
+    said = run_typed(prompt, SPAWN.replace("HOW", how(method, "start_method")))
+    assert said.count("* hello from 0") == said.count("* hello from 1") == 1
+    assert "joined" in said
