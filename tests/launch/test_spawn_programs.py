@@ -18,6 +18,7 @@ def test_f7_a_function_of_main_is_run(method: str, through_stdin: bool) -> None:
     assert said[2:] == ["main ends"]
 
 
+@pytest.mark.long
 def test_ranks_that_nobody_joined_are_waited_for_at_exit() -> None:
     """As multiprocessing does with processes that are no daemons."""
     said = run_program("spawn_in_main.py", "fork", "leave").splitlines()
@@ -25,6 +26,7 @@ def test_ranks_that_nobody_joined_are_waited_for_at_exit() -> None:
     assert sorted(said[1:]) == ["finished 0", "finished 1"]
 
 
+@pytest.mark.long
 def test_daemons_that_nobody_joined_are_ended_at_exit() -> None:
     assert run_program("spawn_in_main.py", "fork", "leave-daemon").splitlines()[-1] == "main ends"
 
@@ -40,6 +42,7 @@ def test_f8_nothing_is_left_after_the_main_process_is_killed(method: str, what: 
         program.wait_until_nothing_is_left()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["stay", "deaf"])
 @pytest.mark.parametrize("to", ["group", "main"])
 def test_an_interrupt_ends_everything(to: str, what: str) -> None:

@@ -9,6 +9,9 @@ from prompts import PROMPTS, run_typed
 
 METHODS = (*START_METHODS, "portable")
 
+# One of them at once, the others, which start as slowly, with `make more`.
+PROMPTS_AND_MARKS = [pytest.param(prompt, marks=[] if prompt == "python -" else pytest.mark.long) for prompt in PROMPTS]
+
 # A blank line ends a definition at a prompt; there is none within.
 LOADER = """
 import torch
@@ -48,7 +51,7 @@ def how(method: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
 def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> None:
     """Dataset class, function, global and lambda."""
     said = run_typed(prompt, LOADER.replace("HOW", how(method, "multiprocessing_context")))
@@ -56,7 +59,7 @@ def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> Non
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
 def test_spawn_works_with_a_function_that_was_typed(prompt: str, method: str) -> None:
     said = run_typed(prompt, SPAWN.replace("HOW", how(method, "start_method")))
     assert said.count("* hello from 0") == said.count("* hello from 1") == 1

@@ -350,6 +350,7 @@ def stay(state: str) -> None:
     never_return(state)
 
 
+@pytest.mark.long
 def test_closing_is_bounded_although_a_thread_of_the_users_does_not_end() -> None:
     """A worker whose exit hangs is ended after a grace."""
     with ProcessPoolExecutor(1) as pool:

@@ -148,10 +148,13 @@ def test_f8_nothing_is_left_when_the_main_process_is_killed(front: str, method: 
 # -- programs of users' accounts ---------------------------------------------------------------------------------------
 
 WRONG = {"raises": "LookupError", "dies": "WorkerCrashed", "hangs": "WorkerTimeout"}
+VERSIONS = ["works", "dies", *(pytest.param(version, marks=pytest.mark.long) for version in ("raises", "hangs"))]
 
 
-@pytest.mark.parametrize("program", ["unhandled", "logged", "memory"])
-@pytest.mark.parametrize("version", ["works", *WRONG])
+@pytest.mark.parametrize(
+    "program", ["unhandled", *(pytest.param(p, marks=pytest.mark.long) for p in ("logged", "memory"))]
+)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_users_program_with_the_import_changed(program: str, version: str) -> None:
     """As it was written it prints what it printed; where item 3 raises, dies or hangs, the other nine come all the
     same, and nothing is left behind.
@@ -162,6 +165,7 @@ def test_a_users_program_with_the_import_changed(program: str, version: str) -> 
     assert last == str([WRONG.get(version, e) if item == 3 else e for item, e in enumerate(expected)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("version", ["works", *WRONG])
 def test_a_users_program_that_keeps_results_in_a_managers_dict(front: str, version: str) -> None:
