@@ -10,7 +10,9 @@ from helpers import START_METHODS, Program, run_program
 
 
 @pytest.mark.parametrize("method", START_METHODS)
-@pytest.mark.parametrize("through_stdin", [False, True], ids=["script", "python -"])
+@pytest.mark.parametrize(
+    "through_stdin", [pytest.param(False, marks=pytest.mark.long), True], ids=["script", "python -"]
+)
 def test_f7_a_function_of_main_is_run(method: str, through_stdin: bool) -> None:
     """In a script, and where there is no file to import it from."""
     said = run_program("spawn_in_main.py", method, "finish", through_stdin=through_stdin).splitlines()

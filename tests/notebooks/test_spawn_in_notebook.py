@@ -36,6 +36,7 @@ def spawn(method: str, what: str, **options: object) -> str:
     return f'holdfast.spawn(train, ("{what}",), nprocs=2, {how}{more})'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_a_function_of_a_cell_is_run_and_its_output_arrives(method: str) -> None:
     """Again after the cell has been changed and run again."""

@@ -115,7 +115,9 @@ def hungry_at_bad(number: int) -> int:
     return calls.hungry(0) if number == BAD else number
 
 
-@pytest.mark.parametrize("through_stdin", [False, True], ids=["script", "python -"])
+@pytest.mark.parametrize(
+    "through_stdin", [pytest.param(False, marks=pytest.mark.long), True], ids=["script", "python -"]
+)
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_f7_functions_of_main_reach_every_worker(method: str, through_stdin: bool) -> None:
     """64 of 64, lambdas and classes too, from a script and from a program on standard input."""
@@ -124,8 +126,12 @@ def test_f7_functions_of_main_reach_every_worker(method: str, through_stdin: boo
 
 
 CASES = [
-    *((front, "fork", state) for front in FRONTS for state in ("asleep", "python loop", "C loop")),
-    ("pool", "fork", "idle"),
+    ("pool", "fork", "asleep"),
+    ("map", "fork", "C loop"),
+    *(pytest.param(front, "fork", "python loop", marks=pytest.mark.long) for front in FRONTS),
+    pytest.param("map", "fork", "asleep", marks=pytest.mark.long),
+    pytest.param("pool", "fork", "C loop", marks=pytest.mark.long),
+    pytest.param("pool", "fork", "idle", marks=pytest.mark.long),
     *((front, method, "asleep") for front in FRONTS for method in ("spawn", "forkserver", "portable")),
 ]
 
