@@ -34,7 +34,7 @@ def test_daemons_that_nobody_joined_are_ended_at_exit() -> None:
 
 
 @pytest.mark.parametrize("what", ["stay", "deaf"])
-@pytest.mark.parametrize("method", START_METHODS)
+@pytest.mark.parametrize("method", [*START_METHODS, "portable"])
 def test_f8_nothing_is_left_after_the_main_process_is_killed(method: str, what: str) -> None:
     """Neither the ranks, one of them deaf to every signal, nor what they have started."""
     with Program("spawn_in_main.py", method, what) as program:

@@ -247,6 +247,9 @@ class Options(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.__exit__(kind, error, at)
+
 
 class _Chunk:
     """Many calls as one."""
