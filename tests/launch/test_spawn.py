@@ -111,6 +111,7 @@ def test_a_daemon_may_have_no_children(tmp_path: Path) -> None:
         holdfast.spawn(ranks.load, (str(tmp_path),), nprocs=1, daemon=True, start_method="fork")
 
 
+@pytest.mark.long
 def test_threads_of_a_rank_are_waited_for(tmp_path: Path) -> None:
     """A rank ends as a process of its own would, in its own time."""
     holdfast.spawn(ranks.leave_thread, (str(tmp_path),), nprocs=1, start_method="fork")

@@ -7,6 +7,8 @@ import pytest
 import databricks
 from cells import Shown, run_cells
 
+pytestmark = pytest.mark.long  # each starts a kernel
+
 ALL = "results [(1, 1), (2, 4), (3, 9), (4, 16)]"
 ALL_BUT_ONE = "results [(1, 1), (2, 4), (3, None), (4, 16)]"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from cells import run_cells
 
 PAGE = Path(__file__).parents[2] / "docs" / "databricks.md"
@@ -28,6 +30,7 @@ def test_code_that_needs_a_cluster_is_python() -> None:
             compile(code, str(PAGE), "exec")
 
 
+@pytest.mark.long
 def test_the_code_of_the_page_runs_in_a_notebook() -> None:
     """In one notebook, in order; with what the page says it shows."""
     loader, trained, failed = run_cells(*(code for needs, code in blocks() if not needs))

@@ -54,6 +54,7 @@ def test_all_that_workers_need_can_be_defined_in_cells(method: str) -> None:
     assert [first.left, again.left, after.left] == [[], [], []]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_what_workers_print_warn_and_write_arrives_in_the_cell(method: str) -> None:
     """By print, by warnings.warn, and to the descriptor, as native code does."""
@@ -96,6 +97,7 @@ INTERRUPTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", INTERRUPTED)
 @pytest.mark.parametrize("method", METHODS)
 def test_an_interrupt_stops_the_cell_and_leaves_nothing(method: str, when: str) -> None:
@@ -108,6 +110,7 @@ def test_an_interrupt_stops_the_cell_and_leaves_nothing(method: str, when: str) 
     assert interrupted.shown.count("KeyboardInterrupt") <= 2, interrupted.shown
 
 
+@pytest.mark.long
 def test_an_epoch_with_the_same_persistent_workers_goes_on_after_an_interrupt() -> None:
     """The next epoch of the same loader has new workers."""
     slow = Cell(INTERRUPTED["with persistent workers"], interrupt_at="now")

@@ -1,4 +1,4 @@
-"""The loader and spawn with everything defined where there is no file: at prompts, in `python -` and `python -c`."""
+"""The loader, spawn, pools and map with all they need typed at prompts, or in `python -` and `python -c`: no file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from helpers import START_METHODS
 from prompts import PROMPTS, run_typed
 
 METHODS = (*START_METHODS, "portable")
+
+# One of them at once, the others, which start as slowly, with `make more`.
+PROMPTS_AND_MARKS = [pytest.param(prompt, marks=[] if prompt == "python -" else pytest.mark.long) for prompt in PROMPTS]
 
 # A blank line ends a definition at a prompt; there is none within.
 LOADER = """
@@ -43,12 +46,29 @@ print("joined")
 """
 
 
+POOL = """
+import multiprocessing
+import holdfast
+
+class Scale:
+    def __call__(self, number):
+        return number * FACTOR
+
+FACTOR = 10
+how = {"backend": "METHOD"} if "METHOD" == "portable" else {"mp_context": multiprocessing.get_context("METHOD")}
+with holdfast.ProcessPoolExecutor(2, **how) as pool:
+    print("called", list(pool.map(Scale(), range(4))), pool.submit(lambda: FACTOR).result())
+
+print("mapped", list(holdfast.map(lambda number: number + FACTOR, range(4), num_workers=2, **how)))
+"""
+
+
 def how(method: str, name: str) -> str:
     return 'backend="portable"' if method == "portable" else f'{name}="{method}"'
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
 def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> None:
     """Dataset class, function, global and lambda."""
     said = run_typed(prompt, LOADER.replace("HOW", how(method, "multiprocessing_context")))
@@ -56,8 +76,17 @@ def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> Non
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
 def test_spawn_works_with_a_function_that_was_typed(prompt: str, method: str) -> None:
     said = run_typed(prompt, SPAWN.replace("HOW", how(method, "start_method")))
     assert said.count("* hello from 0") == said.count("* hello from 1") == 1
     assert "joined" in said
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
+def test_a_pool_and_map_work_with_what_was_typed(prompt: str, method: str) -> None:
+    """A class, a lambda, a global."""
+    said = run_typed(prompt, POOL.replace("METHOD", method))
+    assert "called [0, 10, 20, 30] 10" in said
+    assert "mapped [10, 11, 12, 13]" in said

@@ -36,6 +36,7 @@ def spawn(method: str, what: str, **options: object) -> str:
     return f'holdfast.spawn(train, ("{what}",), nprocs=2, {how}{more})'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_a_function_of_a_cell_is_run_and_its_output_arrives(method: str) -> None:
     """Again after the cell has been changed and run again."""
@@ -47,6 +48,7 @@ def test_a_function_of_a_cell_is_run_and_its_output_arrives(method: str) -> None
         assert "[rank 0] said by rank 0" in shown.shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_a_failure_is_caught_by_handlers_of_torchs(method: str) -> None:
     """One that raises, one that dies: which rank, and why, in the cell."""

@@ -155,6 +155,17 @@ def keep(value: Any) -> list[float]:
     return [float(each.reshape(-1)[-1]) for each in _kept]
 
 
+def keep_bytes(nbytes: int) -> int:
+    """In this worker, for good."""
+    _kept.append(np.ones(nbytes, dtype=np.uint8))
+    return os.getpid()
+
+
+def take_bytes(nbytes: int) -> int:
+    """For as long as the call takes."""
+    return int(np.ones(nbytes, dtype=np.uint8)[-1])
+
+
 def child_of_worker() -> int:
     """What a process that the worker starts gives back."""
     with multiprocessing.get_context("fork").Pool(1) as pool:

@@ -350,6 +350,7 @@ def stay(state: str) -> None:
     never_return(state)
 
 
+@pytest.mark.long
 def test_closing_is_bounded_although_a_thread_of_the_users_does_not_end() -> None:
     """A worker whose exit hangs is ended after a grace."""
     with ProcessPoolExecutor(1) as pool:
@@ -420,3 +421,31 @@ def test_closures_and_partials_of_tests_arrive() -> None:
     with ProcessPoolExecutor(1) as pool:
         assert pool.submit(lambda number: number * factor, 5).result(PATIENCE_S) == 15
         assert pool.submit(functools.partial(lambda a, b: a - b, 10), b=4).result(PATIENCE_S) == 6
+
+
+def test_a_worker_that_keeps_too_much_of_its_limit_is_replaced_after_a_call_that_had_no_room() -> None:
+    """That call has failed: it is run again only on request. The next one finds a worker with all of the limit."""
+    with holdfast.ProcessPoolExecutor(1, memory_limit="256MB") as pool:
+        crowded = pool.submit(calls.keep_bytes, 200 << 20).result()
+        assert isinstance(pool.submit(calls.take_bytes, 180 << 20).exception(), MemoryError)
+        assert pool.submit(calls.take_bytes, 180 << 20).result() == 1
+        assert pool.submit(calls.pid_of_worker).result() != crowded
+        assert pool.restarts == 0
+
+
+def test_an_interrupt_that_leaves_the_block_ends_what_runs_and_cancels_what_waits() -> None:
+    """The standard library waits there for all of it."""
+    futures: list[Any] = []
+
+    def use() -> None:
+        with ProcessPoolExecutor(1) as pool:
+            futures.append(pool.submit(calls.die, "hang"))
+            futures.extend(pool.submit(calls.square, number) for number in range(5))
+            wait_until(futures[0].running, PATIENCE_S, "the first call")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        use()
+    running, *waiting = futures
+    assert isinstance(running.exception(PATIENCE_S), holdfast.WorkerError)
+    assert all(future.cancelled() for future in waiting)

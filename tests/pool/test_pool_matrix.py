@@ -115,7 +115,9 @@ def hungry_at_bad(number: int) -> int:
     return calls.hungry(0) if number == BAD else number
 
 
-@pytest.mark.parametrize("through_stdin", [False, True], ids=["script", "python -"])
+@pytest.mark.parametrize(
+    "through_stdin", [pytest.param(False, marks=pytest.mark.long), True], ids=["script", "python -"]
+)
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_f7_functions_of_main_reach_every_worker(method: str, through_stdin: bool) -> None:
     """64 of 64, lambdas and classes too, from a script and from a program on standard input."""
@@ -124,8 +126,12 @@ def test_f7_functions_of_main_reach_every_worker(method: str, through_stdin: boo
 
 
 CASES = [
-    *((front, "fork", state) for front in FRONTS for state in ("asleep", "python loop", "C loop")),
-    ("pool", "fork", "idle"),
+    ("pool", "fork", "asleep"),
+    ("map", "fork", "C loop"),
+    *(pytest.param(front, "fork", "python loop", marks=pytest.mark.long) for front in FRONTS),
+    pytest.param("map", "fork", "asleep", marks=pytest.mark.long),
+    pytest.param("pool", "fork", "C loop", marks=pytest.mark.long),
+    pytest.param("pool", "fork", "idle", marks=pytest.mark.long),
     *((front, method, "asleep") for front in FRONTS for method in ("spawn", "forkserver", "portable")),
 ]
 
@@ -148,10 +154,13 @@ def test_f8_nothing_is_left_when_the_main_process_is_killed(front: str, method: 
 # -- programs of users' accounts ---------------------------------------------------------------------------------------
 
 WRONG = {"raises": "LookupError", "dies": "WorkerCrashed", "hangs": "WorkerTimeout"}
+VERSIONS = ["works", "dies", *(pytest.param(version, marks=pytest.mark.long) for version in ("raises", "hangs"))]
 
 
-@pytest.mark.parametrize("program", ["unhandled", "logged", "memory"])
-@pytest.mark.parametrize("version", ["works", *WRONG])
+@pytest.mark.parametrize(
+    "program", ["unhandled", *(pytest.param(p, marks=pytest.mark.long) for p in ("logged", "memory"))]
+)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_users_program_with_the_import_changed(program: str, version: str) -> None:
     """As it was written it prints what it printed; where item 3 raises, dies or hangs, the other nine come all the
     same, and nothing is left behind.
@@ -162,6 +171,7 @@ def test_a_users_program_with_the_import_changed(program: str, version: str) -> 
     assert last == str([WRONG.get(version, e) if item == 3 else e for item, e in enumerate(expected)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("version", ["works", *WRONG])
 def test_a_users_program_that_keeps_results_in_a_managers_dict(front: str, version: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from typing import Any
 
 import holdfast
 from helpers import say, stay
@@ -33,9 +34,8 @@ def work(rank: int, what: str) -> None:
 
 def main(method: str, what: str) -> None:
     joins = not what.startswith("leave")
-    group = holdfast.spawn(
-        work, (what,), nprocs=2, join=joins, daemon=what == "leave-daemon", start_method=method, grace_period=1.0
-    )
+    how: dict[str, Any] = {"backend": method} if method == "portable" else {"start_method": method}
+    group = holdfast.spawn(work, (what,), nprocs=2, join=joins, daemon=what == "leave-daemon", grace_period=1.0, **how)
     if what == "leave-daemon":
         assert group is not None
         assert not group.join(timeout=1.0)

@@ -12,6 +12,7 @@ itself when the pool is shut down, or is garbage, and nothing is left to be done
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from collections import deque
@@ -285,6 +286,8 @@ class Dispatcher:
         """A worker that dies again and again while it has nothing to do has something in it that ends it."""
         if isinstance(loss, SupervisorLost) or loss.doing.phase is Phase.STARTING:
             return  # counted by who starts them
+        if loss.exitcode == -signal.SIGINT:
+            return  # the user's, who may interrupt a cell as often as he likes
         window = self._windows.setdefault(loss.worker_id, RestartWindow(self._max_restarts))
         if window.is_exceeded_by_death_at(time.monotonic()):
             self._fatal = self._noted(*self._accounts.of_too_many(loss, self._max_restarts))

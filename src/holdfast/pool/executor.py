@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.cpus import available_cpus
@@ -124,6 +125,13 @@ class ProcessPoolExecutor(Executor):
             dispatcher.join()
 
     kill_workers = terminate_workers
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Wait for everything, as the standard library does; but after an interrupt for nothing: it was to stop."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.terminate_workers()
+        else:
+            self.shutdown()
 
     # -- ours ------------------------------------------------------------------------------------------------------
 
@@ -238,6 +246,9 @@ class Options(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.__exit__(kind, error, at)
 
 
 class _Chunk:

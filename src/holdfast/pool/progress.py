@@ -107,9 +107,10 @@ class NotebookBar:
         notebook: Any = importlib.import_module("IPython.display")
         done = self._last[0]
         bar = f"<progress value={done} max={self._total}></progress> " if self._total else ""
-        of = f"/{self._total}" if self._total else ""
-        html = notebook.HTML(f"{bar}{done}{of}, {self._pace.words(*self._last)}")
+        said = f"{done}/{self._total}" if self._total else f"{done}"
+        said = f"{said}, {self._pace.words(*self._last)}"
+        shown = {"text/html": f"{bar}{said}", "text/plain": said}  # the latter where no page is shown
         if self._handle is None:
-            self._handle = notebook.display(html, display_id=True)
+            self._handle = notebook.display(shown, raw=True, display_id=True)
         else:
-            self._handle.update(html)
+            self._handle.update(shown, raw=True)
