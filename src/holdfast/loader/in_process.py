@@ -209,7 +209,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         while True:
             try:
                 if self._fetcher.sample_seed is not None:
-                    rng.seed_collate(self._fetcher.sample_seed, state.places[0])
+                    rng.seed_collate(self._fetcher.sample_seed, self._fetcher.first_place)
                 batch = self._collate_fn(samples)
                 if failed is not None:
                     self._note(failed, "retried", phase="collating")

@@ -53,6 +53,7 @@ class IterableFetcher:
         self.cut = -1  # elements that the last unit took, if it ended with an exception
         self.units = 0
         self.elements = 0
+        self.first_place = 0  # of the last unit's elements, in this worker's stream: which unit gets them may be chance
 
     @property
     def sample_seed(self) -> int | None:
@@ -68,7 +69,7 @@ class IterableFetcher:
         self.bad, self.cut = [], -1
         self.units += 1
         self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
-        before = self.elements
+        before = self.first_place = self.elements
         try:
             return self._fetch(len(indices) if self._auto_collation else 1)
         except Exception:

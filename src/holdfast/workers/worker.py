@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import itertools
 import marshal
 import multiprocessing.process
@@ -29,6 +30,7 @@ import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
 from holdfast import options
+from holdfast.diagnosis import descriptors
 from holdfast.memory import readings
 from holdfast.transport import collate, layout
 from holdfast.transport.segments import Handle, Segment
@@ -460,7 +462,7 @@ class Worker:
         for attempt in itertools.count(1):
             self._writer.begin_collate()
             try:
-                return Outcome(Kind.BATCH, self._call_collate(samples, unit))
+                return Outcome(Kind.BATCH, self._call_collate(samples))
             except Exception as error:
                 failure = capture(error, self._where("collate_fn"))._replace(phase=int(Phase.COLLATE))
                 if attempt > retries:
@@ -471,11 +473,11 @@ class Worker:
             self._writer.start_over(self._area(unit.slot))
         raise AssertionError("unreachable")
 
-    def _call_collate(self, samples: Any, unit: Unit) -> Any:
+    def _call_collate(self, samples: Any) -> Any:
         assert self._job is not None
         assert self._fetcher is not None
         if self._fetcher.sample_seed is not None:
-            rng.seed_collate(self._fetcher.sample_seed, unit.places[0])
+            rng.seed_collate(self._fetcher.sample_seed, self._fetcher.first_place)
         return self._job.collate_fn(samples)
 
     def _bad_batch(self, error: Exception) -> Kind:
@@ -575,6 +577,9 @@ def _draws_nothing(collate_fn: Any) -> bool:
 
 def learn_segment(segments: dict[int, Segment], message: tuple[Any, ...], handles: list[Handle]) -> None:
     _, number, nbytes = message
+    if not handles:
+        said = f"a batch's memory could not be received: {os.strerror(errno.EMFILE)} ({descriptors.held()})"
+        raise OSError(errno.EMFILE, said)
     segments[number] = segment = Segment(handles[0], nbytes)
     segment.close_fd()
 
