@@ -29,9 +29,10 @@ from holdfast.workers.job import import_quietly
 from holdfast.workers.messages import Order
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import WorkerEnd
+from holdfast.workers.serving import serve
 from holdfast.workers.shared_job import ArrivedJob, SharedJob
 from holdfast.workers.start_methods import ignore_interrupts
-from holdfast.workers.worker import Worker, do_nothing, learn_segment, serve
+from holdfast.workers.worker import Worker, do_nothing, learn_segment
 
 if TYPE_CHECKING:
     from holdfast.workers.traces import TraceEnds  # not on Windows

@@ -2,14 +2,13 @@
 
     orders from main ──► Worker.run ──► results to main
 
-A worker knows nothing of restarts, of other workers, or of what becomes of a sample. It ends when its socket does, and
-with its supervisor, whatever it is doing. Runs in: worker process.
+A worker knows nothing of restarts, of other workers, or of what becomes of a sample. It ends when its socket does.
+Runs in: worker process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import errno
 import itertools
@@ -18,11 +17,7 @@ import multiprocessing.process
 import operator
 import os
 import pickle
-import signal
-import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -41,7 +36,7 @@ from holdfast.workers.calling import Caller
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.growing import Grown, GrowthWatch
-from holdfast.workers.job import Calling, CarriedJob, Job
+from holdfast.workers.job import Calling, Job
 from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
 from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
@@ -51,47 +46,9 @@ from holdfast.workers.streams import IterableFetcher, StreamEnded
 from holdfast.workers.threads import limit as limit_threads
 
 if TYPE_CHECKING:
-    from holdfast.workers.traces import TraceEnds  # where there are such
+    pass  # where there are such
 
-_PR_SET_PDEATHSIG = 1
 _INLINE_ASIDE = 40 * 1024
-_LAST = -1000  # after all that others have to do at the end of the process
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; the parent must be single-threaded."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)  # it died before the call
-
-
-def main(
-    worker_id: int,
-    job: CarriedJob,
-    board: Board,
-    sock: socket.socket,
-    supervisor_pid: int,
-    *,
-    traces: TraceEnds,
-    look: Callable[[], None] | None = None,
-    on_interrupt: Any = signal.default_int_handler,
-) -> None:
-    """The target of a worker process. SIGINT finds what a worker forked by torch would have.
-
-    `look`: what `traces.install` gave, where that was called already.
-    """
-    from holdfast.workers.channel import Channel  # where there are such sockets
-
-    die_with_parent(supervisor_pid)
-    look = look or traces.install(is_forked=True)
-    worker = Worker(worker_id, board, Channel(sock, blocking=True), look=look)
-    serve(worker, job, on_interrupt, when_ready=traces.install_handlers)
-
-
-class OpenableJob(Protocol):
-    """A job that has arrived in this process, however it travelled."""
-
-    def open(self) -> Job: ...
 
 
 def let_trainer_go_first() -> None:
@@ -109,30 +66,10 @@ def do_nothing() -> None:
     pass
 
 
-def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
-    """A worker's life."""
-    limits.be_first_to_go()
-    try:
-        signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
-        worker.start(job)
-        when_ready()
-        worker.run()
-        worker.end()
-    except KeyboardInterrupt:  # the main process raises its own
-        Finalize(None, _die_of_interrupt, exitpriority=_LAST)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+class OpenableJob(Protocol):
+    """A job that has arrived in this process, however it travelled."""
 
-
-def _die_of_interrupt() -> None:
-    """An exit status would say that the user's code had ended the process."""
-    if os.name != "posix":
-        return
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGINT)
+    def open(self) -> Job: ...
 
 
 @dataclasses.dataclass(slots=True)
