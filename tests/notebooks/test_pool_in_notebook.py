@@ -54,6 +54,7 @@ def definitions(method: str) -> str:
     return f"METHOD = {method!r}\n{DEFINITIONS}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_of_cells_are_called_and_their_output_arrives(method: str) -> None:
     """A class, a function, a global, a lambda; again after the cell was changed; and a bar for map."""

@@ -67,16 +67,18 @@ def how(method: str, name: str) -> str:
     return 'backend="portable"' if method == "portable" else f'{name}="{method}"'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
+@pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> None:
     """Dataset class, function, global and lambda."""
     said = run_typed(prompt, LOADER.replace("HOW", how(method, "multiprocessing_context")))
     assert "loaded [[0, 10], [20, 30]]" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
+@pytest.mark.parametrize("prompt", PROMPTS)
 def test_spawn_works_with_a_function_that_was_typed(prompt: str, method: str) -> None:
     said = run_typed(prompt, SPAWN.replace("HOW", how(method, "start_method")))
     assert said.count("* hello from 0") == said.count("* hello from 1") == 1
