@@ -55,7 +55,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("row", FAULTS)
+@pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.long if row == "f4" else []) for row in FAULTS])
 def test_an_item_that_always_fails_costs_itself(row: str, method: str, tmp_path: Path) -> None:
     """63 of 64, with the rank and its cause."""
     fault, expected, options = FAULTS[row]

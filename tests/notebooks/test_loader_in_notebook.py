@@ -43,6 +43,7 @@ def definitions(method: str) -> str:
     return f"METHOD = {method!r}\n" + DEFINITIONS.replace("\n    ", "\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_all_that_workers_need_can_be_defined_in_cells(method: str) -> None:
     """Dataset class, functions, globals, a lambda; and the cell can be run again, also after the class has changed."""

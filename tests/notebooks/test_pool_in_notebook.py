@@ -54,6 +54,7 @@ def definitions(method: str) -> str:
     return f"METHOD = {method!r}\n{DEFINITIONS}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_of_cells_are_called_and_their_output_arrives(method: str) -> None:
     """A class, a function, a global, a lambda; again after the cell was changed; and a bar for map."""
@@ -78,14 +79,3 @@ def test_an_interrupt_stops_the_cell_and_leaves_nothing(method: str, front: str)
     assert interrupted.error == "KeyboardInterrupt"
     assert interrupted.left == []
     assert (after.error, f"{ALL} 10" in after.shown) == ("", True)
-
-
-@pytest.mark.long
-def test_a_pool_that_is_kept_survives_interrupts_while_it_has_nothing_to_do() -> None:
-    """More of them than deaths of a worker are allowed in a minute."""
-    make = "pool = holdfast.ProcessPoolExecutor(2, **HOW)\nprint(pool.submit(len, 'abc').result())"
-    wait = Cell("print('now', flush=True)\ntime.sleep(600)", interrupt_at="now")
-    *_, after = run_cells(
-        definitions("fork"), make, *[wait] * 5, "print(pool.submit(len, 'abcd').result())\npool.shutdown()"
-    )
-    assert (after.error, after.shown.strip(), after.left) == ("", "4", [])

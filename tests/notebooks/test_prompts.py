@@ -9,8 +9,12 @@ from prompts import PROMPTS, run_typed
 
 METHODS = (*START_METHODS, "portable")
 
-# One of them at once, the others, which start as slowly, with `make more`.
-PROMPTS_AND_MARKS = [pytest.param(prompt, marks=[] if prompt == "python -" else pytest.mark.long) for prompt in PROMPTS]
+# Every prompt with the method that sends most, every method with one of them. One at once, the others with `make more`.
+KINDS = [
+    ("python -", "fork"),
+    *(pytest.param("python -", method, marks=pytest.mark.long) for method in METHODS[1:]),
+    *(pytest.param(prompt, "spawn", marks=pytest.mark.long) for prompt in PROMPTS if prompt != "python -"),
+]
 
 # A blank line ends a definition at a prompt; there is none within.
 LOADER = """
@@ -67,24 +71,23 @@ def how(method: str, name: str) -> str:
     return 'backend="portable"' if method == "portable" else f'{name}="{method}"'
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
+@pytest.mark.long
+@pytest.mark.parametrize(("prompt", "method"), KINDS)
 def test_a_loader_works_with_all_it_needs_typed(prompt: str, method: str) -> None:
     """Dataset class, function, global and lambda."""
     said = run_typed(prompt, LOADER.replace("HOW", how(method, "multiprocessing_context")))
     assert "loaded [[0, 10], [20, 30]]" in said
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
+@pytest.mark.long
+@pytest.mark.parametrize(("prompt", "method"), KINDS)
 def test_spawn_works_with_a_function_that_was_typed(prompt: str, method: str) -> None:
     said = run_typed(prompt, SPAWN.replace("HOW", how(method, "start_method")))
     assert said.count("* hello from 0") == said.count("* hello from 1") == 1
     assert "joined" in said
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prompt", PROMPTS_AND_MARKS)
+@pytest.mark.parametrize(("prompt", "method"), KINDS)
 def test_a_pool_and_map_work_with_what_was_typed(prompt: str, method: str) -> None:
     """A class, a lambda, a global."""
     said = run_typed(prompt, POOL.replace("METHOD", method))

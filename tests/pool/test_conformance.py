@@ -17,7 +17,7 @@ pytestmark = [
 
 
 # Under methods that start new interpreters once for each is enough.
-KINDS = [("fork", 1), *((method, 2) for method in METHODS)]
+KINDS = [pytest.param("fork", 1, marks=pytest.mark.long), *((method, 2) for method in METHODS)]
 
 
 @pytest.mark.parametrize(("method", "workers"), KINDS)

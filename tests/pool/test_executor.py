@@ -449,3 +449,14 @@ def test_an_interrupt_that_leaves_the_block_ends_what_runs_and_cancels_what_wait
     running, *waiting = futures
     assert isinstance(running.exception(PATIENCE_S), holdfast.WorkerError)
     assert all(future.cancelled() for future in waiting)
+
+
+def test_interrupts_of_workers_that_have_nothing_to_do_break_no_pool() -> None:
+    """Ctrl-C in a notebook reaches every process of its kernel. More of them than deaths are allowed in a minute."""
+    with ProcessPoolExecutor(1) as pool:
+        pids = [pool.submit(calls.pid_of_worker).result(PATIENCE_S)]
+        for count in range(1, 6):
+            os.kill(pids[-1], signal.SIGINT)
+            wait_until(lambda count=count: pool.restarts == count, PATIENCE_S, "another worker")  # type: ignore[misc]
+            pids.append(pool.submit(calls.pid_of_worker).result(PATIENCE_S))
+    assert len(set(pids)) == 6

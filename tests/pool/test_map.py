@@ -171,3 +171,9 @@ def test_a_notebook_has_one_output_that_changes(monkeypatch: pytest.MonkeyPatch)
     assert len(shown) == 2
     assert shown[-1].startswith("<progress value=4 max=4></progress> 4/4, ")
     assert shown[-1].endswith("/s, 1 failed, 2 restarts")
+
+
+def test_what_cannot_be_iterated_is_refused_at_once() -> None:
+    """Where `map` is called, and not where its first result is asked for."""
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        holdfast.map(calls.square, 5, num_workers=1)  # type: ignore[call-overload]

@@ -127,10 +127,9 @@ def test_f7_functions_of_main_reach_every_worker(method: str, through_stdin: boo
 
 CASES = [
     ("pool", "fork", "asleep"),
-    ("map", "fork", "C loop"),
     *(pytest.param(front, "fork", "python loop", marks=pytest.mark.long) for front in FRONTS),
     pytest.param("map", "fork", "asleep", marks=pytest.mark.long),
-    pytest.param("pool", "fork", "C loop", marks=pytest.mark.long),
+    *(pytest.param(front, "fork", "C loop", marks=pytest.mark.long) for front in FRONTS),
     pytest.param("pool", "fork", "idle", marks=pytest.mark.long),
     *((front, method, "asleep") for front in FRONTS for method in ("spawn", "forkserver", "portable")),
 ]
@@ -154,7 +153,7 @@ def test_f8_nothing_is_left_when_the_main_process_is_killed(front: str, method: 
 # -- programs of users' accounts ---------------------------------------------------------------------------------------
 
 WRONG = {"raises": "LookupError", "dies": "WorkerCrashed", "hangs": "WorkerTimeout"}
-VERSIONS = ["works", "dies", *(pytest.param(version, marks=pytest.mark.long) for version in ("raises", "hangs"))]
+VERSIONS = ["dies", *(pytest.param(version, marks=pytest.mark.long) for version in ("works", "raises", "hangs"))]
 
 
 @pytest.mark.parametrize(

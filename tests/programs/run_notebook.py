@@ -60,8 +60,16 @@ class Client(NotebookClient):
         self.left[cell_index] = left
 
 
+def _command(process: psutil.Process) -> str:
+    """Nothing of one that has ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def processes_of(kernel: psutil.Process) -> list[str]:
-    commands = [" ".join(child.cmdline()) for child in kernel.children(recursive=True) if child.is_running()]
+    commands = [_command(child) for child in kernel.children(recursive=True)]
     return [command for command in commands if not any(name in command for name in _KEPT_BY_MULTIPROCESSING)]
 
 

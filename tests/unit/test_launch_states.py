@@ -78,7 +78,7 @@ def test_a_group_is_told_by_its_first_rank_then_the_others_then_last_words() -> 
         "",
         "  cause      somebody sent it (likely)",
         "  done       the other ranks were ended",
-        '  try        spawn(..., start_method="spawn")   new processes',
+        '  try        holdfast.spawn(..., start_method="spawn")   new processes',
         "  ranks      rank 0 raised RuntimeError: Connection closed by peer, 0.1 s later",
         "             rank 2 finished",
         "",

@@ -104,6 +104,7 @@ def map(
     """
     check_choice("on_error", on_error, ON_ERROR)
     check_flag("progress", progress)
+    taken_from, count = iter(items), operator.length_hint(items)
     pool = ProcessPoolExecutor(
         num_workers,
         mp_context,
@@ -117,11 +118,11 @@ def map(
     )
     pool.front = MAP
     pool.is_dropped_at_exit = True  # nobody is left to ask for a result
-    return _results(pool, fn, items, on_error, make_bar(operator.length_hint(items), is_wanted=progress))
+    return _results(pool, fn, taken_from, on_error, make_bar(count, is_wanted=progress))
 
 
 def _results(
-    pool: ProcessPoolExecutor, fn: Callable[[Any], Any], items: Iterable[Any], on_error: str, bar: Bar
+    pool: ProcessPoolExecutor, fn: Callable[[Any], Any], items: Iterator[Any], on_error: str, bar: Bar
 ) -> Iterator[Any]:
     window = _Window(pool, fn, items, explains=on_error != "raise")
     failed = 0
@@ -175,7 +176,7 @@ class _UnderWay:
 class _Window:
     """The items that have been taken and whose results have not been asked for."""
 
-    def __init__(self, pool: ProcessPoolExecutor, fn: Any, items: Iterable[Any], *, explains: bool) -> None:
+    def __init__(self, pool: ProcessPoolExecutor, fn: Any, items: Iterator[Any], *, explains: bool) -> None:
         self._pool = pool
         self._fn = fn
         self._items: Iterator[tuple[int, Any]] | None = enumerate(items)
