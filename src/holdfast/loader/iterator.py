@@ -575,6 +575,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """Send a unit to its worker, now or, if one is to be loaded alone, when that is done."""
         if not self.holds_back(unit):
             self.order(unit)
+        elif self._units[unit].result is not None:
+            self._units.reopen(unit)
 
     def holds_back(self, unit: int) -> bool:
         return self._rations.holds_back(unit)

@@ -180,4 +180,4 @@ class Rations:
 
     def let_go(self) -> list[int]:
         """All that wait: the epoch they are of was left, and workers do what they were given."""
-        return self._held.let_go()
+        return [unit for unit in self._held.let_go() if unit in self._units]
