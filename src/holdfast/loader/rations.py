@@ -166,15 +166,14 @@ class Rations:
                 continue
             state = self._units[unit]
             if state.worker_id in self._absent:  # it was let go for another unit's sake
-                is_told_again = state.slot is not None
+                self._held.put_back(unit)
                 self._take_back(state.worker_id)
-                if is_told_again:
-                    continue
+                continue
             others = self._allowance.retire_all_but(state.worker_id) if state.alone else []
             for worker_id in others:
                 self._retire(worker_id)
             if others:
-                self._held.holds_back(unit, alone=True)
+                self._held.put_back(unit)
             else:
                 self._orders.order(unit)
 
