@@ -18,6 +18,7 @@ class Fakes:
     def __init__(self) -> None:
         self.retired = set()
         self.ordered: list[int] = []
+        self.sent_away: list[int] = []
         self.states = {unit: UnitState(b"", worker_id) for unit, worker_id in ((0, 0), (1, 1), (3, 1), (5, 1))}
         self.rations: Rations
 
@@ -44,7 +45,9 @@ class Fakes:
         self.retired.discard(worker_id)
 
     # of the backend
-    def retire(self, worker_id: int) -> None: ...
+    def retire(self, worker_id: int) -> None:
+        self.sent_away.append(worker_id)
+
     def bring_back(self, worker_id: int) -> None: ...
 
     # what workers are told
@@ -57,8 +60,8 @@ class Fakes:
                 self.order(unit)
 
 
-def test_a_worker_that_was_let_go_gets_its_units_in_order() -> None:
-    """It had died with three of them, while another unit was to be loaded alone."""
+def one_to_be_alone() -> Any:
+    """A unit of the first worker is, and three of the second, which has died, wait for it."""
     fakes: Any = Fakes()
     rations = fakes.rations = Rations(fakes, fakes, fakes, fakes)
     rations.begin_epoch(Schedule(2, 3, in_order=True))
@@ -69,7 +72,24 @@ def test_a_worker_that_was_let_go_gets_its_units_in_order() -> None:
         assert rations.holds_back(unit)
     rations.order_held()
     assert fakes.ordered == []
-    assert rations.is_letting_go
-    assert rations.saw_end(1)
-    rations.order_held()
+    assert fakes.sent_away == [1]
+    return fakes
+
+
+def test_a_worker_that_was_let_go_gets_its_units_in_order() -> None:
+    """When it is back, after the one that was loaded alone."""
+    fakes = one_to_be_alone()
+    assert fakes.rations.saw_end(1, replaced=False)
+    fakes.rations.order_held()
     assert fakes.ordered == [0, 1, 3, 5]
+
+
+def test_one_that_was_replaced_before_it_was_told_to_go_is_sent_away_as_well() -> None:
+    """It would be there, and its death, when it comes, that of one that is not replaced."""
+    fakes = one_to_be_alone()
+    assert fakes.rations.saw_end(1, replaced=True)
+    assert fakes.rations.is_letting_go
+    assert fakes.sent_away == [1, 1]
+    assert fakes.rations.saw_end(1, replaced=False)
+    assert not fakes.rations.is_letting_go
+    assert not fakes.rations.saw_end(1, replaced=False)  # nobody told it to

@@ -481,7 +481,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
-            if self._rations.saw_end(event.worker_id):
+            if self._rations.saw_end(event.worker_id, replaced=event.replaced):
                 return
             if event.reason is Reason.LEFT:
                 self._counters.recycled += event.replaced

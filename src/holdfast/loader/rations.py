@@ -69,10 +69,16 @@ class Rations:
         self.is_bound = True
         return self._allowance.needs()
 
-    def saw_end(self, worker_id: int) -> bool:
-        """A worker has ended. Whether that is all: it was let go."""
+    def saw_end(self, worker_id: int, *, replaced: bool) -> bool:
+        """A worker has ended. Whether that is all: it was let go.
+
+        It may have died before it was told to go, and been replaced: then that one is let go.
+        """
         was_let_go = worker_id in self._retiring
-        self._retiring.discard(worker_id)
+        if was_let_go and replaced:
+            self._backend.retire(worker_id)
+        else:
+            self._retiring.discard(worker_id)
         return was_let_go
 
     def has_left(self, worker_id: int) -> None:
