@@ -465,7 +465,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
-            if self._rations.saw_end(event.worker_id):
+            if self._rations.saw_end(event.worker_id, replaced=event.replaced):
                 return
             if event.reason is Reason.LEFT:
                 self._counters.recycled += event.replaced
@@ -559,6 +559,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         """Send a unit to its worker, now or, if one is to be loaded alone, when that is done."""
         if not self.holds_back(unit):
             self.order(unit)
+        elif self._units[unit].result is not None:
+            self._units.reopen(unit)
 
     def holds_back(self, unit: int) -> bool:
         return self._rations.holds_back(unit)

@@ -97,6 +97,12 @@ class Units(InFlight[UnitState]):
         order = Unit(unit, state.attempt, slot.ref, indices, places, state.one_by_one)
         self._backend.submit(state.worker_id, order, (slot, *state.request))
 
+    def reopen(self, unit: int) -> None:
+        """Nothing can be delivered of what a worker has answered: the unit is to be sent again, when it may be."""
+        state = self._states[unit]
+        self._release(state)
+        state.result = None
+
     def fail(self, unit: int, error: BaseException) -> None:
         """The unit will be delivered as an exception."""
         state = self._states[unit]
