@@ -100,7 +100,7 @@ class Units(InFlight[UnitState]):
     def reopen(self, unit: int) -> None:
         """Nothing can be delivered of what a worker has answered: the unit is to be sent again, when it may be."""
         state = self._states[unit]
-        self._release(state)
+        self.release(state)
         state.result = None
 
     def fail(self, unit: int, error: BaseException) -> None:
