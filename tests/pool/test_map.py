@@ -173,7 +173,7 @@ def test_a_notebook_has_one_output_that_changes(monkeypatch: pytest.MonkeyPatch)
     assert len(shown) == 2
     assert shown[-1]["text/html"].startswith("<progress value=4 max=4></progress> 4/4, ")
     assert shown[-1]["text/plain"].startswith("4/4, ")
-    assert shown[-1].endswith("/s, 1 failed, 2 restarts")
+    assert shown[-1]["text/plain"].endswith("/s, 1 failed, 2 restarts")
 
 
 def test_what_cannot_be_iterated_is_refused_at_once() -> None:
