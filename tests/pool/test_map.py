@@ -149,19 +149,21 @@ def test_nothing_is_shown_where_nobody_looks(capfd: pytest.CaptureFixture[str]) 
 
 def test_a_notebook_has_one_output_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """With IPython's own display, and no widgets."""
-    shown: list[str] = []
+    shown: list[dict[str, str]] = []
 
     class Handle:
-        def update(self, html: str) -> None:
-            shown.append(html)
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            assert raw
+            shown.append(data)
 
-    def display(html: str, display_id: bool) -> Handle:
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        assert raw
         assert display_id
-        shown.append(html)
+        shown.append(data)
         return Handle()
 
     notebook = types.ModuleType("IPython.display")
-    notebook.HTML, notebook.display = str, display  # type: ignore[attr-defined]
+    notebook.display = display  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", notebook)
     bar = progress.NotebookBar(4)
@@ -169,8 +171,9 @@ def test_a_notebook_has_one_output_that_changes(monkeypatch: pytest.MonkeyPatch)
     bar.show(4, 1, 2)
     bar.close()
     assert len(shown) == 2
-    assert shown[-1].startswith("<progress value=4 max=4></progress> 4/4, ")
-    assert shown[-1].endswith("/s, 1 failed, 2 restarts")
+    assert shown[-1]["text/html"].startswith("<progress value=4 max=4></progress> 4/4, ")
+    assert shown[-1]["text/plain"].startswith("4/4, ")
+    assert shown[-1]["text/plain"].endswith("/s, 1 failed, 2 restarts")
 
 
 def test_what_cannot_be_iterated_is_refused_at_once() -> None:
