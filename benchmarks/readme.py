@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .measure import RowResult
 from .option_costs import SETTINGS, OptionResult
+from .pool_tables import pool_markdown
 from .report import Report
 from .sharing_tables import sharing_markdown
 from .table import MIB, number
@@ -44,6 +45,8 @@ def markdown(report: Report) -> str:
         parts.append(_supervision(report))
     if report.sharing is not None:
         parts.append(sharing_markdown(report.sharing))
+    if report.pool is not None:
+        parts.append(pool_markdown(report.pool))
     return "\n\n".join(parts)
 
 

@@ -15,6 +15,7 @@ from .loaders import LOADERS
 from .measure import RowResult
 from .memory import MemoryResult
 from .option_costs import SETTINGS, OptionResult, Setting, cpu_ms, rate
+from .pool_tables import pool_table
 from .report import (
     Report,
     Target,
@@ -63,6 +64,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(supervision_table(report.supervision))
     if report.sharing is not None:
         console.print(sharing_table(report.sharing))
+    if report.pool is not None:
+        console.print(pool_table(report.pool))
     _print_outcome(console, report)
 
 

@@ -67,6 +67,22 @@ class HungryTogether(Hungry):
             time.sleep(0.01)
 
 
+class HungryThenBad(Hungry):
+    """Sample `first` takes too much at the first attempt, until its worker is ended for it; then it raises."""
+
+    def __init__(self, length: int, taken_mb: int, first: int, tried: Path, held_s: float) -> None:
+        super().__init__(length, taken_mb, first, held_s)
+        self.tried = tried
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index != self.first:
+            return torch.tensor([index])
+        if self.tried.exists():
+            raise ValueError("bad, but small")
+        self.tried.touch()
+        return super().__getitem__(index)
+
+
 class Keeping(Dataset[torch.Tensor]):
     """A worker keeps so much from its first sample on."""
 

@@ -6,6 +6,7 @@ Importing this package has no effects and does not import torch: the public name
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from holdfast.cpus import available_cpus
     from holdfast.errors import (
         HoldfastError,
         HoldfastWarning,
@@ -21,21 +22,26 @@ if _typing.TYPE_CHECKING:
         WorkerTimeout,
     )
     from holdfast.incident import Incident
+    from holdfast.launch.spawn import spawn
     from holdfast.loader.dataloader import DataLoader
     from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
+    from holdfast.pool.executor import ProcessPoolExecutor
+    from holdfast.pool.mapping import FailedItem, map
     from holdfast.sharing.share import share
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DataLoader",
+    "FailedItem",
     "HoldfastError",
     "HoldfastWarning",
     "Incident",
     "InternalError",
     "LoaderStats",
     "NotPicklable",
+    "ProcessPoolExecutor",
     "SharedMemoryError",
     "SkippedSample",
     "TooManyRestarts",
@@ -45,15 +51,23 @@ __all__ = [
     "WorkerInitError",
     "WorkerOutOfMemory",
     "WorkerTimeout",
+    "available_cpus",
+    "map",
     "share",
+    "spawn",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "DataLoader": "holdfast.loader.dataloader",
+    "FailedItem": "holdfast.pool.mapping",
     "Incident": "holdfast.incident",
     "LoaderStats": "holdfast.loader.stats",
+    "ProcessPoolExecutor": "holdfast.pool.executor",
+    "map": "holdfast.pool.mapping",
+    "available_cpus": "holdfast.cpus",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
+    "spawn": "holdfast.launch.spawn",
 }
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from holdfast import DataLoader, WorkerOutOfMemory
-from hungry import DyingStream, Hungry, HungryTogether, Keeping, KeepingAndHungry, KeepingStream
+from hungry import DyingStream, Hungry, HungryThenBad, HungryTogether, Keeping, KeepingAndHungry, KeepingStream
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -94,6 +94,17 @@ def test_a_sample_that_fits_nowhere_ends_with_the_numbers() -> None:
             list(loader)
         assert "of its own" in str(caught.value)
         assert caught.value.incident in list(loader.incidents)
+
+
+def test_a_sample_that_is_loaded_alone_and_raises_then_is_replaced(tmp_path: Path) -> None:
+    """The batch is loaded once more, with another in its place, and alone again: it must not be waited for in vain."""
+    dataset = HungryThenBad(LENGTH, 400, 5, tmp_path / "tried", ENDED_BEFORE_S)
+    with DataLoader(dataset, 2, num_workers=2, memory_budget="200MB", on_error="replace") as loader:
+        found = [batch.flatten().tolist() for batch in loader]
+        assert [len(batch) for batch in found] == [2] * (LENGTH // 2)
+        assert [batch[0] for batch in found] == list(range(0, LENGTH, 2))
+        assert [skipped.index for skipped in loader.skipped_samples] == [5]
+        assert [found.cause for found in loader.incidents] == ["over memory_budget", "dataset exception"]
 
 
 def test_with_skip_it_is_passed_over_and_not_written_down(tmp_path: Path) -> None:

@@ -136,6 +136,43 @@ def test_a_stream_without_a_state_has_none() -> None:
     assert opened(Plain()).state() == b""
 
 
+class Dying(ByGenerator):
+    """By its state it is past the element that its generator has died of."""
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 10:
+            self.at += 1
+            if self.at == 4:
+                raise OSError("element 3 does not come")
+            yield self.at - 1
+
+
+@pytest.mark.parametrize(("on_error", "units"), [("raise", 1), ("raise", 2), ("skip", 1), ("skip", 2), ("skip", 3)])
+def test_a_stream_that_died_is_not_taken_up_after_that(on_error: str, units: int) -> None:
+    """Whoever is lost when: the exception comes, once, and then the end."""
+    before = opened(Dying(), care=Care(on_error))
+    progress, _ = lived(before, units)
+    state = before.state()
+    assert bool(state) == (units == 1)  # unit 0 is elements 0 and 1; unit 1 has element 2, and breaks
+    if not state:
+        again = opened(Dying(), care=Care(on_error))
+        again.run_up_to(progress, None)
+        assert fate(again) == fate(before)
+
+
+def fate(one: IterableFetcher) -> list[str]:
+    """What the rest comes to."""
+    found = list[str]()
+    while "end" not in found:
+        try:
+            found.append(str(one.fetch([None, None])))
+        except StreamEnded:
+            found.append("end")
+        except OSError as error:
+            found.append(str(error))
+    return found
+
+
 class Unsendable(ByGenerator):
     def state_dict(self) -> Any:
         return {"at": self.at, "source": (element for element in ())}

@@ -23,13 +23,14 @@ from holdfast import options
 from holdfast.device import placement
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
-from holdfast.loader import backends
+from holdfast.loader.crowding import warn_if_crowded
 from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.pinned import in_process_type, iterator_type
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import LoaderStats
+from holdfast.workers import backends
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -175,6 +176,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
             return in_process_type(self, ours=ours)(self)
         self.check_worker_number_rationality()
+        warn_if_crowded(self.num_workers)
         iterator = iterator_type(self)(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator
@@ -216,4 +218,4 @@ def _warn_disabled() -> None:
         message = (
             f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
         )
-        warnings.warn(message, HoldfastWarning, stacklevel=4)
+        warnings.warn(message, HoldfastWarning, stacklevel=5)  # of who asks for an iterator, past torch and us

@@ -26,6 +26,7 @@ from holdfast.workers import messages
 from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.losses import attach, incident_of
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 
@@ -313,7 +314,7 @@ class Rescue:
     def note_timeout(self, error: BaseException, timeout_s: float) -> None:
         noted = losses.incident_of_timeout(timeout_s, epoch=self._bad.epoch)
         self._ledger.note(noted)
-        losses.attach(error, noted)
+        attach(error, noted)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -381,7 +382,7 @@ class Rescue:
                 fate = self._bad.give_up_batch(batch, state, f"its batch: {cause}")
                 done = _said(fate, self._policy.on_error)
         finally:  # also when it was one too many
-            noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
+            noted = incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
             self._ledger.note(noted)
         self._seal(unit, fate, self._blame(rebuild(failure), noted) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
@@ -418,7 +419,7 @@ class Rescue:
 
     def _blame(self, error: BaseException, noted: Incident | None) -> BaseException:
         if noted is not None:
-            losses.attach(error, noted)
+            attach(error, noted)
         return error
 
     def _note_raised(
@@ -429,7 +430,7 @@ class Rescue:
         if sample.position >= 0:
             index = (worker_id, sample.position) if self._is_iterable else listed[sample.position]
         place = self._at(unit, sample.attempts)
-        noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, sample_index=index, **place)
+        noted = incident_of(failure, done, self._start_method, worker_id=worker_id, sample_index=index, **place)
         self._ledger.note(noted)
         return noted
 

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import importlib
 import pickle
+import time
 import traceback
 from collections.abc import Iterator
 from functools import reduce
@@ -49,6 +50,7 @@ class Failure(NamedTuple):
     memory: tuple[int, int, int] | None = None  # of a worker that has a limit: that, what it used of it, what it kept
     descriptors: str = ""  # who held them, where there were none left
     is_refusal: bool = False  # of memory, by that limit
+    raised_at: float = 0.0  # time.time()
 
 
 def capture(error: BaseException, where: str) -> Failure:
@@ -70,14 +72,16 @@ def capture(error: BaseException, where: str) -> Failure:
         memory=limits.memory_use(),
         descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
         is_refusal=limits.is_refusal(error),
+        raised_at=time.time(),
     )
 
 
-def rebuild(failure: Failure) -> BaseException:
+def rebuild(failure: Failure, *, tells_traceback: bool = True) -> BaseException:
     """The exception, in the main process, with notes that say where it came from."""
     error = _restore(failure)
     _add_note(error, failure.where)
-    _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
+    if tells_traceback:
+        _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
     return error
 
 

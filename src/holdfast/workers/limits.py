@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.diagnosis import signs
@@ -64,9 +65,37 @@ def limit_memory(limit_bytes: int, start_bytes: int) -> None:
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     wanted = mapped + limit_bytes + SLACK_BYTES
-    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    _set_data_limit(wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
+
+
+def limit_memory_for_now(limit_bytes: int) -> Callable[[], None]:
+    """The same until what is returned is called."""
+    before = dict(_own)
+    soft = _data_limit()
+    limit_memory(limit_bytes, readings.anonymous_bytes("self") or 0)
+
+    def put_back() -> None:
+        _own.clear()
+        _own.update(before)
+        _set_data_limit(soft)
+
+    return put_back
+
+
+def _data_limit() -> int:
+    if sys.platform != "linux":
+        return -1
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def _set_data_limit(soft: int) -> None:
+    if sys.platform == "linux":
+        import resource
+
+        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def note_kept(nbytes: int) -> None:

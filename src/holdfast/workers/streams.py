@@ -49,10 +49,12 @@ class IterableFetcher:
         self._worker_seed = None if seed is None else rng.mix(seed, worker_id)
         self._ended = False
         self._broken_by: Exception | None = None
+        self._has_died = False  # the iterator, of an exception
         self.bad: list[BadSample] = []
         self.cut = -1  # elements that the last unit took, if it ended with an exception
         self.units = 0
         self.elements = 0
+        self.first_place = 0  # of the last unit's elements, in this worker's stream: which unit gets them may be chance
 
     @property
     def sample_seed(self) -> int | None:
@@ -68,7 +70,7 @@ class IterableFetcher:
         self.bad, self.cut = [], -1
         self.units += 1
         self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
-        before = self.elements
+        before = self.first_place = self.elements
         try:
             return self._fetch(len(indices) if self._auto_collation else 1)
         except Exception:
@@ -111,11 +113,11 @@ class IterableFetcher:
         if tried.error is None:
             elements.append(tried.value)
         elif not self._care.may_pass_over(tried.error):
-            _note_the_end(tried.error, self._iterator, self.elements)
+            self._has_died = _note_the_end(tried.error, self._iterator, self.elements)
             self.elements += 1
             raise tried.error
         elif _note_the_end(tried.error, self._iterator, self.elements):
-            self._broken_by = tried.error
+            self._has_died, self._broken_by = True, tried.error
             return
         else:
             elements.append(_HOLE)
@@ -151,8 +153,12 @@ class IterableFetcher:
     # -- taking up where another left ------------------------------------------------------------------------------
 
     def state(self) -> bytes:
-        """What the iterable's own state_dict() gives now; nothing if it has none."""
-        if self._stateful is None:
+        """What the iterable's own state_dict() gives now; nothing if it has none.
+
+        One that has died of an exception may call itself past that. Taken up there it would go on, the exception would
+        not be raised if it has not been yet, and what is delivered would be a matter of which worker is lost when.
+        """
+        if self._stateful is None or self._has_died:
             return b""
         try:
             return pickle.dumps((self._stateful is self._iterator, self._stateful.state_dict()))

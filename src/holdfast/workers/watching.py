@@ -34,6 +34,11 @@ _AT_REST = (Phase.IDLE, Phase.HAND_OVER)
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
 
 
+def tick_s_of(doing: Doing) -> float:
+    """How often to look at a worker that does this, for the limits of its call."""
+    return tick_s(doing.limit_ms / 1000 if doing.limit_ms > 0 else None, watches_memory=doing.limit_bytes > 0)
+
+
 def tick_s(limit_s: float | None, *, watches_memory: bool = False) -> float:
     """How often to look, for a deadline of so many seconds."""
     longest_s = _MEMORY_TICK_S if watches_memory else _SLOWEST_TICK_S
@@ -50,11 +55,12 @@ class Deadline:
 
     def is_over(self, doing: Doing, elapsed_s: float) -> bool:
         """Called at every tick with the worker's row, and the time since the last call."""
-        if self._limit_s is None:
+        limit_s = self._limit_s if not doing.limit_ms else doing.limit_ms / 1000
+        if limit_s is None:
             return False
         self._same_s = self._same_s + elapsed_s if doing == self._last else 0.0
         self._last = doing
-        return doing.phase in _WATCHED and self._same_s > self._limit_s * max(1, doing.span)
+        return doing.phase in _WATCHED and 0 < limit_s * max(1, doing.span) < self._same_s
 
 
 class EndWatch:
@@ -94,13 +100,14 @@ class MemoryCap:
         return self._before_bytes if self._before_bytes >= IN_THE_WAY_BYTES else 0
 
     def is_over(self, memory: WorkerMemory, doing: Doing) -> bool:
-        """Called at every tick with the worker's row."""
-        if self._limit_bytes is None or not memory.start:
+        """Called at every tick with the worker's row. A call with a limit of its own has set its own start, too."""
+        limit_bytes = doing.limit_bytes or self._limit_bytes or 0
+        if not limit_bytes or not memory.start:
             return False
         anonymous = self.anonymous_bytes = readings.anonymous_bytes(self._pid)
         if anonymous is None:
             return False
-        own, most_bytes = max(0, anonymous - memory.start), self._limit_bytes + SLACK_BYTES
+        own, most_bytes = max(0, anonymous - memory.start), limit_bytes + SLACK_BYTES
         is_over = own + self._own_shared > most_bytes
         self._looks += 1
         if is_over or self._looks % _TICKS_PER_LIMIT == 0:
