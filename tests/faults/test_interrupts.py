@@ -16,9 +16,13 @@ from helpers import Numbers, Program, stay, wait_until_ended, worker_pids
 from holdfast import DataLoader
 from holdfast.loader.interrupts import came_from_handler
 
+OTHERS = ["map", "unordered", "persistent"]
+
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
-@pytest.mark.parametrize("what", ["map", "unordered", "growing", "persistent", "stream"])
+@pytest.mark.parametrize(
+    "what", ["growing", "stream", *(pytest.param(what, marks=pytest.mark.long) for what in OTHERS)]
+)
 def test_an_epoch_survives_a_storm_of_interrupts(what: str, seed: int) -> None:
     """Nothing stalls, nothing comes twice or out of order, and only what was given out already may be missing."""
     with Program("interrupted_epoch.py", what, str(seed)) as program:
