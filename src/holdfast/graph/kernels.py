@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph.compiling import inline, kernel
+from holdfast.graph.prefetching import prefetch_row
 
 Array = Any  # numpy's, of the types that numba sees
 
@@ -31,7 +32,10 @@ _FACTOR_1 = np.uint64(0xBF58476D1CE4E5B9)
 _FACTOR_2 = np.uint64(0x94D049BB133111EB)
 _S11, _S27, _S30, _S31, _S32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
 _UNIT = 1.0 / (1 << 53)
+_ONE = np.uint64(1)
+_BITS = 64  # neighbours of one node of which it can be kept in one word which were picked
 _FEW = 32  # picks of one node among which a linear search is fastest
+_AHEAD = 16  # edges whose rows of the hash table are asked for before they are needed
 
 
 # -- random numbers ----------------------------------------------------------------------------------------------------
@@ -124,6 +128,16 @@ def pick_uniform(  # noqa: PLR0912, PLR0917
             for slot in range(at, end):
                 state += _GOLDEN
                 positions[slot] = start + below(mixed(state), degree)
+        elif degree <= _BITS:
+            taken = np.uint64(0)
+            for slot in range(at, end):
+                top = degree - end + slot
+                state += _GOLDEN
+                picked = below(mixed(state), top + 1)
+                if (taken >> np.uint64(picked)) & _ONE:
+                    picked = top
+                taken |= _ONE << np.uint64(picked)
+                positions[slot] = start + picked
         elif end - at <= _FEW:
             for slot in range(at, end):
                 top = degree - end + slot
@@ -194,6 +208,13 @@ def enter(table: Array, nodes: Array) -> None:
 
 
 @kernel
+def give_numbers(edge_ids: Array, positions: Array) -> None:
+    """In place: the numbers that edges were given with, for their positions in the graph's arrays."""
+    for place in range(len(positions)):
+        positions[place] = edge_ids[positions[place]]
+
+
+@kernel
 def relabel(  # noqa: PLR0917
     indices: Array, num_nodes: int, positions: Array, table: Array, nodes: Array, known: int, sources: Array
 ) -> int:
@@ -206,6 +227,8 @@ def relabel(  # noqa: PLR0917
     for place in range(len(positions)):
         sources[place] = indices[positions[place]]
     for place in range(len(positions)):
+        if place + _AHEAD < len(positions):
+            prefetch_row(table, row_of(sources[place + _AHEAD], shift))
         node = sources[place]
         if node < 0 or node >= num_nodes:
             return -1 - place

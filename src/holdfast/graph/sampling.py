@@ -131,8 +131,7 @@ class HopSampler:
     def _number(self, positions: torch.Tensor) -> None:
         """In place: the numbers that edges were given with, for their positions in the topology."""
         if self.topology.edge_ids is not None:
-            where = positions.numpy()
-            where[:] = self.topology.edge_ids[where]
+            kernels.give_numbers(self.topology.edge_ids, positions.numpy())
 
     # -- the steps of a hop ----------------------------------------------------------------------------------------
 

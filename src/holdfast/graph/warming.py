@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from holdfast.graph.arrays import Array
 from holdfast.graph.sampling import HopSampler, Settings
 from holdfast.graph.topology import Topology
 
-_SMALL_INDPTR, _SMALL_INDICES = (0, 1, 3), (1, 0, 1)
+_SMALL_INDPTR, _SMALL_INDICES, _SMALL_EDGES = (0, 1, 3), (1, 0, 1), (0, 1, 2)
 
 
 def compile_for(sampler: HopSampler) -> None:
@@ -20,15 +21,18 @@ def compile_for(sampler: HopSampler) -> None:
 
 def small_like(topology: Topology) -> Topology:
     """A graph with two nodes and three edges."""
-    weights = topology.edge_weights
-    arrays = [
-        np.array(_SMALL_INDPTR, topology.indptr.dtype),
-        np.array(_SMALL_INDICES, topology.indices.dtype),
-        *([] if weights is None else [np.ones(3, weights.dtype)]),
-    ]
-    for array in arrays:
-        array.flags.writeable = False
-    return Topology(arrays[0], arrays[1], None, arrays[2] if weights is not None else None)
+    return Topology(
+        _like(topology.indptr, _SMALL_INDPTR),
+        _like(topology.indices, _SMALL_INDICES),
+        None if topology.edge_ids is None else _like(topology.edge_ids, _SMALL_EDGES),
+        None if topology.edge_weights is None else _like(topology.edge_weights, _SMALL_EDGES),
+    )
+
+
+def _like(array: Array, values: tuple[int, ...]) -> Array:
+    small = np.array(values, array.dtype)
+    small.flags.writeable = False
+    return small
 
 
 def _one_hop(settings: Settings) -> Settings:
