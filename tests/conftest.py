@@ -29,6 +29,7 @@ NEED_TORCH = [
     "diagnosis/test_memory_reproducers.py",
     "diagnosis/test_reproducers.py",
     "faults",
+    "graph",
     "lifetime",
     "parity",
     "sharing",

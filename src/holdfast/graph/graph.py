@@ -53,7 +53,7 @@ class Graph:
         """Of edges: a pair (sources, targets), or an array or tensor of the shape (2, edges), as PyG's `edge_index`."""
         from holdfast.graph.builders import edges as builder
 
-        return builder.build(edges, num_nodes, edge_weights, node_features or {}, edge_features or {})
+        return builder.build(edges, num_nodes, edge_weights, _given(node_features), _given(edge_features))
 
     @classmethod
     def from_csc(
@@ -72,7 +72,7 @@ class Graph:
         """
         from holdfast.graph.builders import compressed as builder
 
-        return builder.build_csc(indptr, indices, edge_ids, edge_weights, node_features or {}, edge_features or {})
+        return builder.build_csc(indptr, indices, edge_ids, edge_weights, _given(node_features), _given(edge_features))
 
     @classmethod
     def from_csr(
@@ -87,7 +87,7 @@ class Graph:
         """Of targets, by source: `indices[indptr[u]:indptr[u + 1]]` are the nodes to which u has an edge."""
         from holdfast.graph.builders import compressed as builder
 
-        return builder.build_csr(indptr, indices, edge_weights, node_features or {}, edge_features or {})
+        return builder.build_csr(indptr, indices, edge_weights, _given(node_features), _given(edge_features))
 
     @classmethod
     def from_scipy(
@@ -101,7 +101,7 @@ class Graph:
         """Of a sparse matrix: an entry in row u and column v is an edge from u to v; `weighted`: and its weight."""
         from holdfast.graph.builders import scipy as builder
 
-        return builder.build(matrix, weighted, node_features or {}, edge_features or {})
+        return builder.build(matrix, weighted, _given(node_features), _given(edge_features))
 
     @classmethod
     def from_dgl(cls, graph: Any, *, edge_weights: str | None = None) -> Graph:
@@ -150,7 +150,7 @@ class Graph:
         """
         from holdfast.graph.builders import npy as builder
 
-        return builder.build(indptr, indices, edge_ids, edge_weights, node_features or {}, edge_features or {}, check)
+        return builder.build(indptr, indices, edge_ids, edge_weights, _given(node_features), _given(edge_features), check)
 
     def save_npy(self, folder: str | os.PathLike[str]) -> dict[str, Any]:
         """Write `.npy` files into a folder, which is made; returns the arguments of `from_npy` that open them."""
@@ -212,6 +212,10 @@ def shared_graph(topology: Topology, node_features: Features, edge_features: Fea
     return Graph(
         Topology(*shared), dict(zip(node_features, nodes, strict=True)), dict(zip(edge_features, edges, strict=True))
     )
+
+
+def _given(features: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {} if features is None else features
 
 
 def _form(value: Any) -> str:
