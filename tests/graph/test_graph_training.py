@@ -70,6 +70,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 def test_graphsage_learns_while_a_worker_is_killed() -> None:
     """Two workers, one killed in each epoch: nodes it has not seen are told right, far better than by themselves."""

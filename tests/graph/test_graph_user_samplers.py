@@ -1,9 +1,9 @@
 """Samplers of the user's own: a known report of workers that exit with one, and the recipe of docs/graph.md.
 
-The report has three programs: a dataset that holds a DGL graph; one that is given it pickled; one that tries to share its
-topology. The first two run here as they are, but for a collate function, which torch's own is not for graphs. The third is
-rewritten with `holdfast.share`. DGL is used where it can be imported (`PYTHONPATH=.venv-dgl`, after `make bench`); elsewhere a
-small class that has what they ask of it.
+The report has three programs: a dataset that holds a DGL graph; one that is given it pickled; one that tries to share
+its topology. The first two run here as they are, but for a collate function, which torch's own is not for graphs. The
+third is rewritten with `holdfast.share`. DGL is used where it can be imported (`PYTHONPATH=.venv-dgl`, after
+`make bench`); elsewhere a small class that has what they ask of it.
 """
 
 from __future__ import annotations

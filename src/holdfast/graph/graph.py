@@ -150,7 +150,8 @@ class Graph:
         """
         from holdfast.graph.builders import npy as builder
 
-        return builder.build(indptr, indices, edge_ids, edge_weights, _given(node_features), _given(edge_features), check)
+        features = _given(node_features), _given(edge_features)
+        return builder.build(indptr, indices, edge_ids, edge_weights, *features, check)
 
     def save_npy(self, folder: str | os.PathLike[str]) -> dict[str, Any]:
         """Write `.npy` files into a folder, which is made; returns the arguments of `from_npy` that open them."""

@@ -90,20 +90,15 @@ class HopSampler:
     def __init__(self, topology: Topology, settings: Settings) -> None:
         self.topology = topology
         self.settings = settings
-        self._forget()
-
-    def _forget(self) -> None:
-        kind = self.topology.indices.dtype
+        kind = topology.indices.dtype
         self._table = np.full((1, 2), -1, kind)
         self._nodes = np.empty(0, kind)
         self._known = 0
 
-    def __getstate__(self) -> tuple[Topology, Settings]:
-        return self.topology, self.settings
+    def __reduce__(self) -> tuple[Any, ...]:
+        from holdfast.graph import ready
 
-    def __setstate__(self, state: tuple[Topology, Settings]) -> None:
-        self.topology, self.settings = state
-        self._forget()
+        return ready.restored, (self.topology, self.settings)
 
     def sample(self, seeds: Array, key: int) -> Sampled:
         """`seeds`: nodes of the graph, whole numbers in range; one that is there twice is sampled twice."""
