@@ -22,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.status import Status
 
+from .graph import measure_graph
 from .machine import machine_facts
 from .measure import measure_row
 from .memory import CASES, QUICK_CASES, measure_memory
@@ -42,7 +43,8 @@ STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
 SUPERVISION_S, QUICK_SUPERVISION_S = 10.0, 4.0
 SHARING_ROUNDS, QUICK_SHARING_ROUNDS = 3, 1
-PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing")
+GRAPH_ROUNDS, QUICK_GRAPH_ROUNDS = 7, 3
+PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing", "graph")
 
 
 def main() -> int:
@@ -154,6 +156,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         rounds = QUICK_SHARING_ROUNDS if options.quick else SHARING_ROUNDS
         report.sharing = measure_sharing(options.quick, rounds, tick)
 
+    def measure_neighbours() -> None:
+        rounds = QUICK_GRAPH_ROUNDS if options.quick else GRAPH_ROUNDS
+        report.graph = measure_graph(options.quick, rounds, tick)
+
     if "throughput" in options.only:
         for name in options.rows:
             yield name, partial(measure_one_row, name)
@@ -168,6 +174,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "supervision", measure_supervisor
     if "sharing" in options.only:
         yield "sharing", measure_share
+    if "graph" in options.only:
+        yield "graph", measure_neighbours
 
 
 def _ticker(console: Console, status: Status) -> Tick:

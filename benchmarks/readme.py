@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .graph_tables import graph_markdown
 from .measure import RowResult
 from .option_costs import SETTINGS, OptionResult
 from .report import Report
@@ -44,6 +45,8 @@ def markdown(report: Report) -> str:
         parts.append(_supervision(report))
     if report.sharing is not None:
         parts.append(sharing_markdown(report.sharing))
+    if report.graph is not None:
+        parts.append(graph_markdown(report.graph))
     return "\n\n".join(parts)
 
 
