@@ -311,3 +311,58 @@ def test_batches_outlive_the_loader() -> None:
     graph = featured_graph()
     kept = seeded_epochs(graph, 3, num_workers=2, batch_size=8)
     assert all_equal(kept, seeded_epochs(graph, 3, batch_size=8))
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
+    "no graph": (TypeError, "Graph.from_edges, from_scipy", {"graph": None}),
+    "one number": (TypeError, "a number for each hop, not 5", {"num_neighbors": 5}),
+    "text": (TypeError, "a number for each hop", {"num_neighbors": "ab"}),
+    "broken number": (TypeError, "whole numbers, not 2.5", {"num_neighbors": [2.5]}),
+    "a flag": (ValueError, "num_neighbors has True", {"num_neighbors": [True]}),
+    "less than all": (ValueError, "num_neighbors has -2", {"num_neighbors": [-2]}),
+    "more than there can be": (ValueError, "from 0 to 2147483647", {"num_neighbors": [2**31]}),
+    "no weights": (ValueError, "edge_weights=", {"weighted": True}),
+    "number for a flag": (TypeError, "replace must be True or False", {"replace": 1}),
+    "seed out of range": (IndexError, r"input_nodes\[1\] is 300", {"input_nodes": [0, 300]}),
+    "negative seed": (IndexError, r"input_nodes\[0\] is -1", {"input_nodes": [-1]}),
+    "seeds that are no numbers": (TypeError, "whole numbers", {"input_nodes": [0.5]}),
+    "short mask": (ValueError, r"the shape \(300,\)", {"input_nodes": np.ones(7, bool)}),
+    "one seed": (ValueError, "1 dimension", {"input_nodes": 3}),
+    "unknown output": (ValueError, "'tensors', 'pyg', 'dgl'", {"output": "networkx"}),
+    "no batches": (ValueError, "batch_size must be a number", {"batch_size": None}),
+    "a dataset": (TypeError, "the graph is in its place", {"dataset": [1]}),
+    "two orders": (ValueError, "mutually exclusive with shuffle", {"sampler": [0], "shuffle": True}),
+    "two sizes": (ValueError, "batch_sampler option is mutually exclusive", {"batch_sampler": [[0]], "batch_size": 2}),
+    "unknown argument": (TypeError, "batchsize", {"batchsize": 2}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_arguments_are_refused(case: str) -> None:
+    error, says, options = REFUSED[case]
+    with pytest.raises(error, match=says):
+        NeighborLoader(**{"graph": random_graph(), "num_neighbors": [2], **options})
+
+
+def test_a_sampler_that_gives_no_position_is_told_so() -> None:
+    with pytest.raises(IndexError, match="gave 3, but there are 2 input nodes"):
+        epochs(NeighborLoader(random_graph(), [2], [7, 8], sampler=[0, 3]))
+
+
+@pytest.mark.parametrize("fanouts", [[], [0], [3, 3], [-1, -1], [2**31 - 1]])
+@pytest.mark.parametrize("options", [{}, {"directed": False}, {"weighted": True}, {"weighted": True, "replace": True}])
+def test_nothing_to_sample_is_no_error(fanouts: list[int], options: dict[str, Any]) -> None:
+    """A graph without nodes, without edges, or with nothing but a loop; edges whose weights are all zero."""
+    if options.get("replace"):
+        fanouts = [min(fanout, 5) for fanout in fanouts]
+    nothing = Graph.from_edges(([], []), edge_weights=[])
+    assert epochs(NeighborLoader(nothing, fanouts, **options)) == []
+    nodes = Graph.from_edges(([], []), num_nodes=3, edge_weights=[])
+    loop = Graph.from_edges(([0], [0]), num_nodes=3, edge_weights=[1])
+    zero = Graph.from_edges(([0, 1], [2, 2]), edge_weights=[0, 0])
+    for graph in (nodes, loop, zero):
+        (batch,) = epochs(NeighborLoader(graph, fanouts, batch_size=3, **options))
+        assert batch.n_id.tolist() == [0, 1, 2]
+        assert (len(batch.e_id) == 0) or graph is not nodes

@@ -51,6 +51,16 @@ def test_edges_as_lists_and_tensors() -> None:
         assert edge_set(Graph.from_edges(edges, num_nodes=4)) == EDGES
 
 
+def test_degrees_of_some_nodes() -> None:
+    graph = Graph.from_edges((SOURCES, TARGETS), num_nodes=4)
+    assert graph.in_degrees([3, 0]).tolist() == [0, 2]
+    for node in (-1, 4):
+        with pytest.raises(IndexError, match=f"nodes\\[0\\] is {node}"):
+            graph.in_degrees([node])
+        with pytest.raises(IndexError, match=f"node {node} is out of range"):
+            graph.in_edges(node)
+
+
 def test_how_many_nodes_there_are() -> None:
     """As many as are said; else as many as have features; else up to the last that has an edge."""
     edges = SOURCES, TARGETS
@@ -227,6 +237,12 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
     "feature of objects": (TypeError, "must be numbers", {"num_nodes": 4, "node_features": {"x": list("abcd")}}),
     "no dict": (TypeError, "must be a dict", {"node_features": torch.zeros(4)}),
     "taken name": (ValueError, "'n_id' is something else", {"num_nodes": 4, "node_features": {"n_id": torch.zeros(4)}}),
+    "name of a method": (
+        ValueError,
+        "'to' is something else",
+        {"num_nodes": 4, "node_features": {"to": torch.zeros(4)}},
+    ),
+    "feature without rows": (ValueError, "each of 3 nodes", {"node_features": {"x": torch.tensor(3)}}),
     "odd name": (ValueError, "'a b' cannot be the name", {"num_nodes": 4, "node_features": {"a b": torch.zeros(4)}}),
     "one name twice": (
         ValueError,

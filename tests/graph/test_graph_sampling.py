@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,17 @@ def test_one_sampler_gives_the_same_whatever_it_gave_before() -> None:
     again = sampler.sample(np.array([3, 4]), 1)
     assert again.n_id.tolist() == small.n_id.tolist()
     assert edges_of(again) == edges_of(small)
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    """Kernels run without the GIL: what one thread works on is not another's."""
+    graph = random_graph(2000, 40000)
+    sampler = HopSampler(graph.topology, Settings((10, 10)))
+    seeds = np.arange(200)
+    expected = [edges_of(sampler.sample(seeds, key)) for key in range(20)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda key: edges_of(sampler.sample(seeds, key % 20)), range(200)))
+    assert found == expected * 10
 
 
 # -- chances -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from holdfast.graph import mapped
-from holdfast.graph.arrays import Array
+from holdfast.graph.arrays import Array, as_ids, check_range
 from holdfast.graph.topology import Topology
 from holdfast.sharing.share import share
 
@@ -178,7 +178,8 @@ class Graph:
         indptr = self.topology.indptr
         if nodes is None:
             return np.diff(indptr)
-        nodes = np.asarray(nodes)
+        nodes = as_ids("nodes", nodes)
+        check_range("nodes", nodes, self.num_nodes)
         degrees: Array = indptr[nodes + 1] - indptr[nodes]
         return degrees
 

@@ -6,6 +6,7 @@ same pages of the page cache, which the kernel may drop at any time. Runs in: an
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,13 @@ def map_file(name: str, path: str | os.PathLike[str]) -> Array:
     full = Path(path).absolute()
     try:
         array = np.load(full, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            error.add_note(
+                f"{name}: {full} is larger than this process may map; `ulimit -v` says how much that is\n"
+                "  try   ulimit -v unlimited"
+            )
+        raise
     except (ValueError, EOFError) as error:
         raise ValueError(
             f"{name}: {full} cannot be mapped as an array: {error}\n  try   numpy.save(path, array)"

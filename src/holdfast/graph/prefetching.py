@@ -13,6 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+_insert: Any = cgutils.get_or_insert_function
 _READ, _KEEP_CLOSE, _DATA = 0, 3, 1
 _POINTER, _INT = ir.IntType(8).as_pointer(), ir.IntType(32)
 _PREFETCH = ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
@@ -26,7 +27,7 @@ def _prefetch_row(_: Any, table: Any, row: Any) -> Any:
         array = context.make_array(array_type)(context, builder, arguments[0])
         columns = builder.extract_value(array.shape, 1)
         element = builder.gep(array.data, [builder.mul(arguments[1], columns)])
-        prefetch = cgutils.get_or_insert_function(builder.module, _PREFETCH, "llvm.prefetch.p0i8")
+        prefetch = _insert(builder.module, _PREFETCH, "llvm.prefetch.p0i8")
         builder.call(prefetch, [builder.bitcast(element, _POINTER), *map(_INT, (_READ, _KEEP_CLOSE, _DATA))])
         return context.get_dummy_value()
 

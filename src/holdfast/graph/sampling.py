@@ -67,7 +67,7 @@ def _fanouts(num_neighbors: Any) -> tuple[int, ...]:
             raise TypeError(f"num_neighbors must be whole numbers, not {number!r}") from None
         if isinstance(number, bool) or fanout < -1 or fanout > INT32_MAX:
             raise ValueError(
-                f"num_neighbors has {number!r}: a number of neighbours is 0 or more, or -1 for all of them"
+                f"num_neighbors has {number!r}: it must be from 0 to {INT32_MAX}, or -1 for all neighbours"
             )
         fanouts.append(fanout)
     return tuple(fanouts)
@@ -85,7 +85,31 @@ class Sampled:
 
 
 class HopSampler:
-    """Samples batches from one topology. Pickled without what it keeps between them."""
+    """Samples batches from one topology, in several threads at once if need be. Pickled without what it keeps."""
+
+    def __init__(self, topology: Topology, settings: Settings) -> None:
+        self.topology = topology
+        self.settings = settings
+        self._spare: list[_Workspace] = []  # as many as there were threads at once; no lock, which a fork would keep
+
+    def sample(self, seeds: Array, key: int) -> Sampled:
+        """`seeds`: nodes of the graph, whole numbers in range; one that is there twice is sampled twice."""
+        try:
+            workspace = self._spare.pop()
+        except IndexError:
+            workspace = _Workspace(self.topology, self.settings)
+        sampled = workspace.sample(seeds, key)
+        self._spare.append(workspace)
+        return sampled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from holdfast.graph import ready
+
+        return ready.restored, (self.topology, self.settings)
+
+
+class _Workspace:
+    """What is kept from one batch to the next: a hash table, and the nodes of the batch in hand."""
 
     def __init__(self, topology: Topology, settings: Settings) -> None:
         self.topology = topology
@@ -95,13 +119,7 @@ class HopSampler:
         self._nodes = np.empty(0, kind)
         self._known = 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from holdfast.graph import ready
-
-        return ready.restored, (self.topology, self.settings)
-
     def sample(self, seeds: Array, key: int) -> Sampled:
-        """`seeds`: nodes of the graph, whole numbers in range; one that is there twice is sampled twice."""
         self._begin(seeds)
         first, counts = 0, [len(seeds)]
         hops: list[_Hop] = []
@@ -133,7 +151,7 @@ class HopSampler:
     def _begin(self, seeds: Array) -> None:
         self._known = 0
         self._table.fill(-1)
-        self._reserve(len(seeds))
+        self._reserve(len(seeds))  # also if there are more of them than nodes: one may be there twice
         self._nodes[: len(seeds)] = seeds
         self._known = len(seeds)
         kernels.enter(self._table, self._nodes[: self._known])
@@ -178,7 +196,7 @@ class HopSampler:
         kernels.pick_uniform(*where, seed, marks, hop.positions, hop.targets)
 
     def _relabel(self, hop: _Hop) -> None:
-        self._reserve(hop.num_edges)
+        self._reserve(self._known + min(hop.num_edges, self.topology.num_nodes))
         topology = self.topology
         known = kernels.relabel(
             topology.indices, topology.num_nodes, hop.positions, self._table, self._nodes, self._known, hop.sources
@@ -193,15 +211,13 @@ class HopSampler:
             )
         self._known = known
 
-    def _reserve(self, more: int) -> None:
-        """Room for so many nodes more, or for all there are."""
-        num_nodes, count = self.topology.num_nodes, self._known + more
-        room = min(count, self._known + num_nodes)
-        if room > len(self._nodes):
-            grown = np.empty(room, self._nodes.dtype)
+    def _reserve(self, count: int) -> None:
+        """Room for so many nodes in all; the table has each of them once."""
+        if count > len(self._nodes):
+            grown = np.empty(count, self._nodes.dtype)
             grown[: self._known] = self._nodes[: self._known]
             self._nodes = grown
-        rows = _power_of_two(int(_ROOM * min(count, num_nodes)) + 1)
+        rows = _power_of_two(int(_ROOM * min(count, self.topology.num_nodes)) + 1)
         if rows > len(self._table):
             self._table = np.full((rows, 2), -1, self._table.dtype)
             kernels.enter(self._table, self._nodes[: self._known])

@@ -8,11 +8,13 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import RandomSampler, SequentialSampler
 
 from holdfast.graph.arrays import Array, as_array, as_ids, check_range
 
@@ -33,6 +35,9 @@ def input_nodes_of(input_nodes: Any, num_nodes: int) -> Array | range:
     return nodes
 
 
+_CHUNK = 1024
+
+
 class NodesOf(torch.utils.data.Sampler[Any]):
     """Another sampler's positions, or lists of positions, as what lies there. All else is the other sampler's."""
 
@@ -41,8 +46,17 @@ class NodesOf(torch.utils.data.Sampler[Any]):
         self.nodes = nodes
 
     def __iter__(self) -> Iterator[Any]:
+        return self._many_at_once() if type(self.sampler) in (RandomSampler, SequentialSampler) else self._each()
+
+    def _each(self) -> Iterator[Any]:
         for given in self.sampler:
             yield [self._at(position) for position in given] if _is_many(given) else self._at(given)
+
+    def _many_at_once(self) -> Iterator[int]:
+        """Torch's own samplers do not mind being asked ahead, and give positions that are in range."""
+        positions = iter(self.sampler)
+        while chunk := list(itertools.islice(positions, _CHUNK)):
+            yield from (chunk if isinstance(self.nodes, range) else self.nodes[chunk].tolist())
 
     def _at(self, position: Any) -> int:
         at = int(position)

@@ -82,7 +82,7 @@ def _count(num_nodes: int | None, sources: Array, targets: Array, node_features:
     """As said; else as many as have features; else up to the last one that has an edge."""
     if num_nodes is None:
         for value in node_features.values():
-            if hasattr(value, "__len__"):
+            if len(np.shape(value)) > 0:
                 return len(value)
         return 1 + max((int(array.max()) for array in (sources, targets) if len(array)), default=-1)
     try:

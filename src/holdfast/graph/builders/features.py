@@ -6,12 +6,14 @@ Runs in: the process that makes a graph.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from holdfast.graph.arrays import as_features
+from holdfast.graph.batches import NeighborBatch
 from holdfast.graph.graph import Features
 
-OURS = frozenset({"n_id", "e_id", "edge_index", "batch_size", "num_sampled_nodes", "num_sampled_edges", "num_nodes"})
+OURS = frozenset(dir(NeighborBatch)) | {field.name for field in fields(NeighborBatch)}
 """What batches have besides the features."""
 LINKS = frozenset({"edge_label_index", "edge_label", "input_id", "src_index", "dst_pos_index", "dst_neg_index"})
 
