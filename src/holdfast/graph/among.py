@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph.compiling import kernel
-from holdfast.graph.kernels import _GOLDEN, Array, below, mixed, row_of, shift_for
+from holdfast.graph.kernels import _GOLDEN, Array, below, bits_of, mixed, number_in, row_of
 
 
 @kernel
@@ -21,19 +21,16 @@ def edges_within(  # noqa: PLR0917
 
     With arrays that are too short nothing is written beyond them: the number says how long they have to be.
     """
-    mask, shift = len(table) - 1, shift_for(table)
+    bits = bits_of(table)
     found = 0
     for target in range(len(nodes)):
         node = nodes[target]
         for position in range(max(indptr[node], 0), min(indptr[node + 1], len(indices))):
-            source = indices[position]
-            row = row_of(source, shift)
-            while table[row, 1] >= 0 and table[row, 0] != source:
-                row = (row + 1) & mask
-            if table[row, 1] >= 0:
+            row = row_of(table, bits, nodes, indices[position])
+            if table[row] >= 0:
                 if found < len(positions):
                     positions[found] = position
-                    sources[found] = table[row, 1]
+                    sources[found] = number_in(table, bits, row)
                     targets[found] = target
                 found += 1
     return found

@@ -19,19 +19,17 @@ _POINTER, _INT = ir.IntType(8).as_pointer(), ir.IntType(32)
 _PREFETCH = ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
 
 
-def _prefetch_row(_: Any, table: Any, row: Any) -> Any:
-    """`prefetch_row(table, row)`: the first element of a row of a two-dimensional array will be read soon."""
+def _prefetch(_: Any, array: Any, place: Any) -> Any:
+    """`prefetch(array, place)`: this element of a one-dimensional array, in one piece, will be read soon."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array_type = signature.args[0]
-        array = context.make_array(array_type)(context, builder, arguments[0])
-        columns = builder.extract_value(array.shape, 1)
-        element = builder.gep(array.data, [builder.mul(arguments[1], columns)])
-        prefetch = _insert(builder.module, _PREFETCH, "llvm.prefetch.p0i8")
-        builder.call(prefetch, [builder.bitcast(element, _POINTER), *map(_INT, (_READ, _KEEP_CLOSE, _DATA))])
+        structure = context.make_array(signature.args[0])(context, builder, arguments[0])
+        element = builder.gep(structure.data, [arguments[1]])
+        instruction = _insert(builder.module, _PREFETCH, "llvm.prefetch.p0i8")
+        builder.call(instruction, [builder.bitcast(element, _POINTER), *map(_INT, (_READ, _KEEP_CLOSE, _DATA))])
         return context.get_dummy_value()
 
-    return types.void(table, types.int64), generate
+    return types.void(array, types.int64), generate
 
 
-prefetch_row: Any = intrinsic(_prefetch_row)
+prefetch: Any = intrinsic(_prefetch)

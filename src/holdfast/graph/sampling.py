@@ -26,6 +26,7 @@ from holdfast.transport.collate import new_tensor
 from holdfast.workers.rng import mix
 
 _ROOM = 1.5  # rows of the hash table for each node that may come
+_FEWEST_ROWS, _MOST_ROWS = 2, 1 << 30
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -115,7 +116,7 @@ class _Workspace:
         self.topology = topology
         self.settings = settings
         kind = topology.indices.dtype
-        self._table = np.full((1, 2), -1, kind)
+        self._table = np.full(_FEWEST_ROWS, -1, np.int32)
         self._nodes = np.empty(0, kind)
         self._known = 0
 
@@ -212,14 +213,18 @@ class _Workspace:
         self._known = known
 
     def _reserve(self, count: int) -> None:
-        """Room for so many nodes in all; the table has each of them once."""
+        """Room for so many nodes in all."""
         if count > len(self._nodes):
             grown = np.empty(count, self._nodes.dtype)
             grown[: self._known] = self._nodes[: self._known]
             self._nodes = grown
-        rows = _power_of_two(int(_ROOM * min(count, self.topology.num_nodes)) + 1)
+        if count * _ROOM > _MOST_ROWS:
+            raise MemoryError(
+                f"a batch with up to {count} nodes is too large\n  try   a smaller batch_size, or fewer neighbours"
+            )
+        rows = _power_of_two(int(_ROOM * count) + 1)
         if rows > len(self._table):
-            self._table = np.full((rows, 2), -1, self._table.dtype)
+            self._table = np.full(rows, -1, np.int32)
             kernels.enter(self._table, self._nodes[: self._known])
 
     def _induced(self) -> tuple[torch.Tensor, torch.Tensor]:
