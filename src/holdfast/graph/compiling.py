@@ -4,6 +4,8 @@ A kernel is compiled when it is first called with new types. `NeighborLoader` do
 worker is there: forked workers inherit the machine code, others read it from numba's cache on disk. That cache is
 written by renaming whole files, and is good for one CPU model and one version of the source: processes that write or
 read it at the same time do not disturb each other. Where no folder for it is writable, every new interpreter compiles.
+(While these files are worked on: numba looks only at the file that a kernel is in. After a change to what is inlined
+into kernels of other files, remove `graph/__pycache__`.)
 
 Runs in: main process, worker process.
 """

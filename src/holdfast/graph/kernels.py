@@ -175,8 +175,8 @@ def _mark(marks: Array, mask: int, value: int) -> bool:
 # -- numbers within the batch ------------------------------------------------------------------------------------------
 #
 # A hash table with open addressing, of 2**bits rows. A row has the number of a node within the batch, and above that
-# some bits of the node's hash, so that another node is nearly always told without looking it up; -1: the row is free. It
-# is small beside an array with a place for every node of the graph, which each worker would have for itself.
+# some bits of the node's hash, so that another node is nearly always told without looking it up; -1: the row is free.
+# It is small beside an array with a place for every node of the graph, which each worker would have for itself.
 
 
 @inline
@@ -254,7 +254,7 @@ def relabel(  # noqa: PLR0917
             return -1 - place
         row, tag = first_row(node, bits), tag_of(node, bits)
         while True:
-            entry = np.int64(table[row])
+            entry: Any = np.int64(table[row])
             if entry < 0:
                 number = known
                 table[row] = (tag << bits) | known
