@@ -242,6 +242,18 @@ def test_a_file_that_is_wrong_costs_the_seeds_that_need_it(workers: int, tmp_pat
         epochs(NeighborLoader(graph, [-1], batch_size=8, num_workers=workers))
 
 
+def test_an_index_that_is_wrong_in_a_file_is_named(tmp_path: Path) -> None:
+    """The same for what says which edges are a node's own."""
+    where = random_graph(COUNT, 400).save_npy(tmp_path)
+    indptr = np.load(where["indptr"])
+    indptr[BAD + 1] = 10_000
+    np.save(where["indptr"], indptr)
+    loader = NeighborLoader(Graph.from_npy(**where, check=False), [2], batch_size=8, num_workers=1, on_error="skip")
+    assert sum(batch.batch_size for batch in epochs(loader)) == COUNT - 2
+    assert [sample.index for sample in loader.skipped_samples] == [BAD, BAD + 1]
+    assert f"indptr says that the edges of node {BAD} are" in loader.skipped_samples[0].reason
+
+
 def test_a_file_that_is_cut_off_costs_the_seeds_that_need_it(tmp_path: Path) -> None:
     """Reading beyond the end of a mapped file is a bus error: it ends a worker, and the seed that did it is named."""
     page = 4096

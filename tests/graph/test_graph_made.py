@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -332,3 +333,22 @@ def test_without_numba_a_graph_can_be_made_and_the_loader_says_what_to_install()
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert "pip install 'holdfast[graph]'" in done.stdout
+
+
+@pytest.mark.long  # compiles
+def test_a_damaged_cache_is_named_with_the_remedy(tmp_path: Path) -> None:
+    """Numba says only that a pickle was cut off."""
+    program = """
+        import sys
+        from pathlib import Path
+        from holdfast.graph import Graph, NeighborLoader
+        NeighborLoader(Graph.from_edges(([0], [1])), [1])
+        for index in Path(sys.argv[1]).rglob("*.nbi"):
+            index.write_bytes(index.read_bytes()[:20])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    options: Any = {"capture_output": True, "text": True, "timeout": PATIENCE_S}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert subprocess.run(command, check=False, env=environment, **options).returncode == 0
+    done = subprocess.run(command, check=False, env=environment, **options)
+    assert f"numba's cache is damaged\n  try   rm -r {tmp_path}" in done.stderr

@@ -5,8 +5,11 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 
+from holdfast.graph import kernels
 from holdfast.graph.arrays import Array
 from holdfast.graph.sampling import HopSampler, Settings
 from holdfast.graph.topology import Topology
@@ -16,7 +19,12 @@ _SMALL_INDPTR, _SMALL_INDICES, _SMALL_EDGES = (0, 1, 3), (1, 0, 1), (0, 1, 2)
 
 def compile_for(sampler: HopSampler) -> None:
     """Sample from a graph of two nodes whose arrays have the same types: its kernels are then compiled."""
-    HopSampler(small_like(sampler.topology), _one_hop(sampler.settings)).sample(np.array([0, 1]), 0)
+    try:
+        HopSampler(small_like(sampler.topology), _one_hop(sampler.settings)).sample(np.array([0, 1]), 0)
+    except (pickle.UnpicklingError, EOFError) as error:  # a file that a crash of the machine has cut off
+        folder = kernels.count.stats.cache_path  # type: ignore[attr-defined]
+        error.add_note(f"numba's cache is damaged\n  try   rm -r {folder}")
+        raise
 
 
 def small_like(topology: Topology) -> Topology:
