@@ -27,6 +27,7 @@ from .machine import machine_facts
 from .measure import measure_row
 from .memory import CASES, QUICK_CASES, measure_memory
 from .option_costs import measure_options
+from .pool import measure_pool
 from .profiling import print_profiles
 from .readme import END, START, has_markers, rewrite_readme
 from .report import Report, as_json
@@ -44,7 +45,8 @@ Tick = Callable[[str], None]
 SUPERVISION_S, QUICK_SUPERVISION_S = 10.0, 4.0
 SHARING_ROUNDS, QUICK_SHARING_ROUNDS = 3, 1
 GRAPH_ROUNDS, QUICK_GRAPH_ROUNDS = 7, 3
-PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing", "graph")
+POOL_START_ROUNDS, QUICK_POOL_START_ROUNDS = 3, 1
+PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing", "pool", "graph")
 
 
 def main() -> int:
@@ -160,6 +162,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         rounds = QUICK_GRAPH_ROUNDS if options.quick else GRAPH_ROUNDS
         report.graph = measure_graph(options.quick, rounds, tick)
 
+    def measure_pools() -> None:
+        rounds = QUICK_POOL_START_ROUNDS if options.quick else POOL_START_ROUNDS
+        report.pool = measure_pool(options.rounds, options.window, rounds, tick)
+
     if "throughput" in options.only:
         for name in options.rows:
             yield name, partial(measure_one_row, name)
@@ -176,6 +182,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "sharing", measure_share
     if "graph" in options.only:
         yield "graph", measure_neighbours
+    if "pool" in options.only:
+        yield "pool", measure_pools
 
 
 def _ticker(console: Console, status: Status) -> Tick:

@@ -10,6 +10,7 @@ from pathlib import Path
 from .graph_tables import graph_markdown
 from .measure import RowResult
 from .option_costs import SETTINGS, OptionResult
+from .pool_tables import pool_markdown
 from .report import Report
 from .sharing_tables import sharing_markdown
 from .table import MIB, number
@@ -47,6 +48,8 @@ def markdown(report: Report) -> str:
         parts.append(sharing_markdown(report.sharing))
     if report.graph is not None:
         parts.append(graph_markdown(report.graph))
+    if report.pool is not None:
+        parts.append(pool_markdown(report.pool))
     return "\n\n".join(parts)
 
 

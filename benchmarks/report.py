@@ -16,6 +16,8 @@ from .machine import Machine
 from .measure import RowResult
 from .memory import TARGET, MemoryResult
 from .option_costs import SETTINGS, OptionResult, Setting
+from .pool import START as POOL_START
+from .pool import PoolResult
 from .sharing import MOST_ADDED_BYTES, MOST_OF_PICKLED, MOST_OF_PLAIN, SharingResult
 from .startup import StartupResult
 from .supervision import MOST_SHARE, SupervisionResult
@@ -56,6 +58,7 @@ class Report:
     supervision: list[SupervisionResult] = field(default_factory=list)
     sharing: SharingResult | None = None
     graph: GraphResult | None = None
+    pool: PoolResult | None = None
     broken: list[str] = field(default_factory=list)
 
     def targets(self) -> list[Target]:
@@ -68,6 +71,7 @@ class Report:
             *map(supervision_target, self.supervision),
             *(sharing_targets(self.sharing) if self.sharing is not None else ()),
             *(graph_targets(self.graph) if self.graph is not None else ()),
+            *(pool_targets(self.pool) if self.pool is not None else ()),
         ]
 
     def missed(self) -> list[Target]:
@@ -156,6 +160,17 @@ def graph_targets(result: GraphResult) -> list[Target]:
     ]
 
 
+def pool_targets(result: PoolResult) -> list[Target]:
+    """Return the targets of the pool, all against the standard library's."""
+    least = {"tiny calls": 1.0, "10 MB array there and back": 3.0}
+    rates = [
+        Target(f"pool, {case}, calls per second", result.ratio(case), limit, at_least=True, to="concurrent.futures'")
+        for case, limit in least.items()
+    ]
+    start = Target(f"pool, {POOL_START}", result.ratio(POOL_START), 0.5, at_least=False, to="concurrent.futures'")
+    return [*rates, start]
+
+
 def as_json(report: Report) -> dict[str, Any]:
     """Return the run as plain data: every pass of every round, and the targets."""
     return {
@@ -168,6 +183,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "supervision": [asdict(case) for case in report.supervision],
         "sharing": report.sharing and asdict(report.sharing),
         "graph": report.graph and asdict(report.graph),
+        "pool": report.pool and asdict(report.pool),
         "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
         "broken": report.broken,
     }

@@ -16,6 +16,7 @@ from .loaders import LOADERS
 from .measure import RowResult
 from .memory import MemoryResult
 from .option_costs import SETTINGS, OptionResult, Setting, cpu_ms, rate
+from .pool_tables import pool_table
 from .report import (
     Report,
     Target,
@@ -66,6 +67,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(sharing_table(report.sharing))
     if report.graph is not None:
         console.print(graph_table(report.graph))
+    if report.pool is not None:
+        console.print(pool_table(report.pool))
     _print_outcome(console, report)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
@@ -16,10 +20,10 @@ KEPT: list[Any] = []
 
 
 class Hungry(Dataset[torch.Tensor]):
-    """Sample k takes `taken_mb` for a moment, from sample `first` on, and draws a random number."""
+    """Sample k takes `taken_mb` for `held_s`, from sample `first` on, and draws a random number."""
 
-    def __init__(self, length: int, taken_mb: int, first: int = 0) -> None:
-        self.length, self.taken_mb, self.first = length, taken_mb, first
+    def __init__(self, length: int, taken_mb: int, first: int = 0, held_s: float = 0.15) -> None:
+        self.length, self.taken_mb, self.first, self.held_s = length, taken_mb, first, held_s
 
     def __len__(self) -> int:
         return self.length
@@ -27,9 +31,56 @@ class Hungry(Dataset[torch.Tensor]):
     def __getitem__(self, index: int) -> torch.Tensor:
         if index >= self.first:
             scratch = np.ones(self.taken_mb * MB, dtype=np.uint8)
-            time.sleep(0.15)
+            self.hold()
             assert scratch[-1]
         return torch.tensor([index, float(torch.rand(()))], dtype=torch.float64)
+
+    def hold(self) -> None:
+        time.sleep(self.held_s)
+
+
+class HungryTogether(Hungry):
+    """Samples take what they take once the file `go` is there, and hold it until a worker that held as much was ended
+    for it, or `held_s` are over.
+    """
+
+    def __init__(self, length: int, taken_mb: int, first: int, go: Path, held_s: float) -> None:
+        super().__init__(length, taken_mb, first, held_s)
+        self.go = go
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index >= self.first:
+            self._wait_until(self.go.exists)
+        return super().__getitem__(index)
+
+    def hold(self) -> None:
+        self.go.with_suffix(f".{os.getpid()}").touch()
+        self._wait_until(
+            lambda: any(
+                not psutil.pid_exists(int(held.suffix[1:])) for held in self.go.parent.glob(f"{self.go.name}.*")
+            )
+        )
+
+    def _wait_until(self, is_so: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + self.held_s
+        while time.monotonic() < until_s and not is_so():
+            time.sleep(0.01)
+
+
+class HungryThenBad(Hungry):
+    """Sample `first` takes too much at the first attempt, until its worker is ended for it; then it raises."""
+
+    def __init__(self, length: int, taken_mb: int, first: int, tried: Path, held_s: float) -> None:
+        super().__init__(length, taken_mb, first, held_s)
+        self.tried = tried
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index != self.first:
+            return torch.tensor([index])
+        if self.tried.exists():
+            raise ValueError("bad, but small")
+        self.tried.touch()
+        return super().__getitem__(index)
 
 
 class Keeping(Dataset[torch.Tensor]):
@@ -70,6 +121,31 @@ class KeepingStream(IterableDataset[torch.Tensor]):
         info = get_worker_info()
         assert info is not None
         return (self.dataset[index] for index in range(info.id, len(self.dataset), info.num_workers))
+
+
+class DyingStream(IterableDataset[torch.Tensor]):
+    """Element 3 of the first worker ends it, once. Who runs the stream again after that takes `taken_mb` for each; the
+    other workers keep `kept_mb`.
+    """
+
+    def __init__(self, length: int, taken_mb: int, kept_mb: int, marker: Path) -> None:
+        self.length, self.taken_mb, self.kept_mb, self.marker = length, taken_mb, kept_mb, marker
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        info = get_worker_info()
+        assert info is not None
+        is_again = self.marker.exists() and not info.id
+        if info.id:
+            KEPT.append(np.ones(self.kept_mb * MB, dtype=np.uint8))
+        for number, index in enumerate(range(info.id, self.length, info.num_workers)):
+            if number == 3 and not info.id and not is_again:
+                self.marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            scratch = np.ones((self.taken_mb if is_again else 1) * MB, dtype=np.uint8)
+            time.sleep(0.5 if is_again else 0.01)
+            assert scratch[-1]
+            del scratch  # before the next is made, or there would be two
+            yield torch.tensor([index])
 
 
 class Leaking(Dataset[torch.Tensor]):

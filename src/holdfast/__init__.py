@@ -7,6 +7,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from holdfast import graph as graph
+    from holdfast.cpus import available_cpus
     from holdfast.errors import (
         HoldfastError,
         HoldfastWarning,
@@ -22,21 +23,26 @@ if _typing.TYPE_CHECKING:
         WorkerTimeout,
     )
     from holdfast.incident import Incident
+    from holdfast.launch.spawn import spawn
     from holdfast.loader.dataloader import DataLoader
     from holdfast.loader.skips import SkippedSample
     from holdfast.loader.stats import LoaderStats
+    from holdfast.pool.executor import ProcessPoolExecutor
+    from holdfast.pool.mapping import FailedItem, map
     from holdfast.sharing.share import share
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DataLoader",
+    "FailedItem",
     "HoldfastError",
     "HoldfastWarning",
     "Incident",
     "InternalError",
     "LoaderStats",
     "NotPicklable",
+    "ProcessPoolExecutor",
     "SharedMemoryError",
     "SkippedSample",
     "TooManyRestarts",
@@ -46,15 +52,23 @@ __all__ = [
     "WorkerInitError",
     "WorkerOutOfMemory",
     "WorkerTimeout",
+    "available_cpus",
+    "map",
     "share",
+    "spawn",
 ]
 
 _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "DataLoader": "holdfast.loader.dataloader",
+    "FailedItem": "holdfast.pool.mapping",
     "Incident": "holdfast.incident",
     "LoaderStats": "holdfast.loader.stats",
+    "ProcessPoolExecutor": "holdfast.pool.executor",
+    "map": "holdfast.pool.mapping",
+    "available_cpus": "holdfast.cpus",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
+    "spawn": "holdfast.launch.spawn",
 }
 
 _PACKAGES = ("graph",)  # with public names of their own

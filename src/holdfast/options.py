@@ -14,6 +14,15 @@ HOME = "HOLDFAST_HOME"
 DIAGNOSIS = "HOLDFAST_DIAGNOSIS"
 GROWTH = "HOLDFAST_GROWTH"
 
+# Of other libraries, by what threadpoolctl calls them: what tells each how many threads to have, the first that is set.
+_THREADS_OF = {
+    "blis": ("BLIS_NUM_THREADS", "OMP_NUM_THREADS"),
+    "flexiblas": ("FLEXIBLAS_NUM_THREADS", "OMP_NUM_THREADS"),
+    "mkl": ("MKL_NUM_THREADS", "OMP_NUM_THREADS"),
+    "openblas": ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"),
+    "openmp": ("OMP_NUM_THREADS",),
+}
+
 _OFF = {"", "0", "false", "no", "off"}
 
 
@@ -51,3 +60,17 @@ def growth() -> str:
 def watches_growth() -> bool:
     """Whether workers watch their own growth, as they do unless somebody measures what watching costs."""
     return diagnoses() and growth() not in _OFF
+
+
+def threads_of(library: str) -> int | None:
+    """How many threads the user has told a native library to have, such as `OPENBLAS_NUM_THREADS=4`; None: nothing."""
+    for name in _THREADS_OF.get(library, ()):
+        first = os.environ.get(name, "").partition(",")[0].strip()  # OpenMP's may list one for each level
+        if first.isdecimal() and int(first) > 0:
+            return int(first)
+    return None
+
+
+def threads_per_worker() -> int:
+    """How many threads a native library in a worker may have: one, or the most that the user has told one to have."""
+    return max(threads_of(library) or 1 for library in _THREADS_OF)

@@ -20,7 +20,7 @@ def how(method: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_worker_over_the_budget_is_told(method: str) -> None:
-    dataset = Hungry(4, 1000, first=3)
+    dataset = Hungry(4, 1000, first=3, held_s=60.0)
     with DataLoader(dataset, 2, num_workers=2, memory_budget="500MB", max_retries=0, **how(method)) as loader:
         with pytest.raises(WorkerOutOfMemory) as caught:
             list(loader)

@@ -237,7 +237,9 @@ def _bad_element(row: Row) -> Epoch:
 
 
 def _element_passed_over(row: Row, is_at_end: bool, place: int) -> Epoch:
-    incidents = [_noted(row, _done(row), ANY if row.on_error == "raise" else (1, place))]
+    is_alone = is_at_end and row.on_error == "replace"  # in its batch: nothing is there to stand for it
+    done = "skipped" if is_alone else _done(row)
+    incidents = [_noted(row, done, ANY if row.on_error == "raise" else (1, place))]
     if row.on_error == "raise":
         error = Raised(ValueError)
         return Epoch([*_fault_free(row).outcomes, error] if is_at_end else _with(row, [error]), incidents)

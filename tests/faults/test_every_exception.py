@@ -12,8 +12,9 @@ from torch.utils.data import Dataset
 
 from holdfast import DataLoader
 from holdfast.incident import Incident
-from holdfast.loader.units import DescriptorsRanOut, Units
+from holdfast.loader.units import Units
 from holdfast.workers.backend import UnitDone
+from holdfast.workers.in_flight import DescriptorsRanOut
 from waits import PATIENCE_S
 
 

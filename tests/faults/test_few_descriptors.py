@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,31 @@ def test_a_replacement_inherits_nothing_of_the_worker_before_it(tmp_path: Path) 
         counts = [int(batch) for batch in loader]
     assert (tmp_path / "once").exists()
     assert set(counts) == {counts[0]}
+
+
+class LeavesNoDescriptor(Numbers):
+    """Sample 1 opens files until its worker can open no more, and closes none."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 1:
+            with contextlib.suppress(OSError):
+                while True:
+                    os.dup(0)
+        return super().__getitem__(index)
+
+
+def allow_only_256(worker_id: int) -> None:
+    sys.stderr = sys.__stderr__  # pytest's own is a file, which the supervisor does not read
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def test_a_worker_that_has_no_descriptor_left_for_a_slot_says_so() -> None:
+    """Batches that are kept make the pool grow, and a worker has to be given more memory."""
+    loader = DataLoader(LeavesNoDescriptor(64), batch_size=1, num_workers=1, worker_init_fn=allow_only_256)
+    with loader:
+        kept = list(loader)
+        assert [int(batch[0, 0]) for batch in kept] == list(range(64))
+        assert [(incident.cause, incident.done) for incident in loader.incidents] == [
+            ("too many open files", "restarted")
+        ]
+        assert "of holdfast" in str(loader.incidents[0].evidence)  # who holds them

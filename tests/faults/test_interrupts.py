@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+import torch
 
-from helpers import Numbers, Program
+from helpers import Numbers, Program, stay, wait_until_ended, worker_pids
 from holdfast import DataLoader
 from holdfast.loader.interrupts import came_from_handler
 
@@ -22,6 +24,56 @@ def test_an_epoch_survives_a_storm_of_interrupts(what: str, seed: int) -> None:
         assert program.wait() == 0
         assert program.stdout.splitlines()[-1] == "done"
         program.wait_until_nothing_is_left()
+
+
+@pytest.mark.parametrize("method", ["spawn", "portable"])
+def test_an_interrupt_while_new_processes_start_is_the_main_processs_alone(method: str) -> None:
+    """They import the main script, for seconds, when Ctrl-C reaches all: no traceback of theirs, nothing is left."""
+    with Program("interrupted_start.py", method) as program:
+        program.wait_for_lines("importing")
+        program.signal_group(signal.SIGINT)
+        assert program.wait() == -signal.SIGINT
+        program.wait_until_nothing_is_left()
+        assert program.stderr.count("KeyboardInterrupt") == 1, program.stderr
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_interrupt_ends_the_workers_and_the_epoch_can_go_on(persistent: bool, usr1: signal.Signals) -> None:
+    """Who keeps the traceback, as a notebook does, keeps no process; who goes on gets every batch."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(usr1, interrupt)
+    loader = DataLoader(InterruptsItsLoader(8, usr1), batch_size=2, num_workers=2, persistent_workers=persistent)
+    iterator = iter(loader)
+    delivered = [next(iterator)[0, 0].item()]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        delivered.extend(batch[0, 0].item() for batch in iterator)
+    pids = worker_pids(iterator)
+    wait_until_ended(pids)
+    assert caught.value.__traceback__ is not None
+    delivered.extend(batch[0, 0].item() for batch in iterator)
+    assert delivered == [0, 2, 4, 6]
+    if persistent:  # and another epoch
+        assert [batch[0, 0].item() for batch in loader] == [0, 2, 4, 6]
+    loader.close()
+
+
+class InterruptsItsLoader(Numbers):
+    """Sample 4 has a signal sent to the process that made the loader, once, and waits until it is ended for it."""
+
+    def __init__(self, length: int, number: signal.Signals) -> None:
+        super().__init__(length)
+        self.number, self.owner = number, os.getpid()
+        self.done = torch.zeros(1, dtype=torch.uint8).share_memory_()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 4 and not self.done.item():
+            self.done.fill_(1)
+            os.kill(self.owner, self.number)
+            stay("asleep")
+        return super().__getitem__(index)
 
 
 class Interrupted(Exception):

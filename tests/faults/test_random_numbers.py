@@ -6,6 +6,8 @@ import contextlib
 import os
 import random
 import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from faulty import Fault
 from helpers import worker_pids
@@ -158,6 +160,30 @@ def test_with_rng_sample_a_skipped_sample_changes_no_other(tmp_path: Path) -> No
         fault = Fault(how, False, tmp_path / "struck", os.getpid())
         with DataLoader(Drawing(fault), **options, on_error="skip") as loader:
             assert run(loader) == expected
+
+
+class DrawingStream(IterableDataset[torch.Tensor]):
+    """Of two workers the first is late."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        info = get_worker_info()
+        assert info is not None
+        time.sleep(0.5 if info.id == 0 else 0)
+        yield from (torch.tensor([100 * info.id + k], dtype=torch.float64) for k in range(12))
+
+
+def test_with_rng_sample_a_batch_of_an_iterable_draws_the_same_whenever_it_comes() -> None:
+    """In collate_fn: which of all batches it is, is chance without order."""
+
+    def rows(*, in_order: bool) -> list[list[float]]:
+        loader = DataLoader(
+            DrawingStream(), 3, num_workers=2, rng="sample", in_order=in_order, collate_fn=collate_and_draw
+        )
+        return run(loader, epochs=1)[0]
+
+    in_order, as_they_come = rows(in_order=True), rows(in_order=False)
+    assert [row[0] for row in as_they_come[:9]] == list(range(100, 109))  # the other one did not wait
+    assert sorted(as_they_come) == sorted(in_order)
 
 
 def test_without_workers_a_sampler_goes_on_with_its_own_random_numbers() -> None:

@@ -213,6 +213,37 @@ def test_a_stream_that_is_run_again_draws_the_same_random_numbers(tmp_path: Path
     assert runs[0][0] != runs[0][1]
 
 
+class FlakyWhenRunAgain(IterableDataset[int]):
+    """The second to run it gets an exception from an element that the first has given."""
+
+    def __init__(self, fault: Fault, directory: Path) -> None:
+        self.fault, self.marker = fault, directory / "begun"
+
+    def __iter__(self) -> Iterator[int]:
+        is_again = self.marker.exists()
+        self.marker.touch()
+        for element in range(10):
+            if element == 2 and is_again:
+                raise ConnectionResetError("the server is gone")
+            if element == 7:
+                self.fault.strike()
+            yield element
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_what_only_comes_when_a_stream_is_run_again_ends_it_with_an_error(on_error: str, tmp_path: Path) -> None:
+    """What had been delivered is good; the rest is not lost without a word."""
+    dataset = FlakyWhenRunAgain(once("SIGKILL", tmp_path), tmp_path)
+    with new_loader(dataset, num_workers=1, on_error=on_error) as loader:
+        iterator = iter(loader)
+        assert [next(iterator).tolist() for _ in range(3)] == [[0, 1], [2, 3], [4, 5]]
+        with pytest.raises(ConnectionResetError, match="the server is gone") as caught:
+            next(iterator)
+        assert "ran the iterable dataset again, up to element 6" in "".join(caught.value.__notes__)
+        assert loader.incidents[-1].done == "raised"
+        assert list(iterator) == []
+
+
 # -- collate_fn --------------------------------------------------------------------------------------------------------
 
 

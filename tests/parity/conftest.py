@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.loader import crowding
+
 
 @pytest.fixture(autouse=True, scope="package")
 def _fork_by_default() -> Iterator[None]:
@@ -17,3 +19,11 @@ def _fork_by_default() -> Iterator[None]:
     multiprocessing.set_start_method("fork", force=True)
     yield
     multiprocessing.set_start_method(before, force=True)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _crowding_was_said() -> Iterator[None]:
+    """Ours about a quota, or threads, that torch does not know: once in a process, so the tests come after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crowding, "_warned", [True])
+        yield

@@ -548,7 +548,7 @@ def test_a_loader_is_a_context_manager() -> None:
 
 
 def test_holdfast_disable_gives_torchs_iterator_and_one_warning() -> None:
-    """HOLDFAST_DISABLE=1, with our arguments ignored."""
+    """HOLDFAST_DISABLE=1, with our arguments ignored. The warning points at the line that asks for an iterator."""
     program = subprocess.run(
         [sys.executable, str(PROGRAMS / "disabled.py")],
         capture_output=True,
@@ -561,4 +561,5 @@ def test_holdfast_disable_gives_torchs_iterator_and_one_warning() -> None:
     said = json.loads(program.stdout)
     assert said["iterators"] == ["_MultiProcessingDataLoaderIter"] * 2
     assert said["batches"] == [[0, 1], [2, 3], [4, 5]]
-    assert [kind for kind, text in said["warnings"] if "will create" not in text] == ["HoldfastWarning"]
+    warned = [(kind, filename) for kind, text, filename in said["warnings"] if "will create" not in text]
+    assert warned == [("HoldfastWarning", str(PROGRAMS / "disabled.py"))]

@@ -40,7 +40,7 @@ sys.platform = "elsewhere"
 
 def main() -> None:
     from holdfast import DataLoader
-    from holdfast.loader import backends
+    from holdfast.workers import backends
 
     assert backends.find("portable").__name__ == "PortableCrew"  # type: ignore[attr-defined]
     unix_only = {"linux", "supervisor", "launching", "channel", "taint"}

@@ -3,6 +3,8 @@
 A `type: ignore` below marks a mistake that mypy must find: where it finds none, the unused comment is the error.
 """
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import assert_type
 
 import torch
@@ -10,7 +12,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, TensorDataset
 
 import holdfast
-from holdfast import DataLoader, share
+from holdfast import DataLoader, FailedItem, ProcessPoolExecutor, available_cpus, share, spawn
 from holdfast.errors import HoldfastError, HoldfastWarning, WorkerCrashed, WorkerError, WorkerInitError
 from holdfast.graph import Graph, LinkNeighborLoader, NeighborLoader
 
@@ -81,6 +83,21 @@ def what_is_shared_has_the_type_it_had(names: list[str], tensor: torch.Tensor) -
     share(names, tensor)  # type: ignore[call-arg]
 
 
+def a_pool_has_the_types_of_the_standard_librarys(pool: ProcessPoolExecutor) -> None:
+    assert_type(pool.submit(len, "abc"), Future[int])
+    assert_type(pool.options(timeout=5).submit(len, "abc"), Future[int])
+    assert_type(pool.map(len, ["abc"], chunksize=2), Iterator[int])
+    pool.submit(len)  # type: ignore[call-arg]
+    ProcessPoolExecutor(2, None, print, (1,), 5)  # type: ignore[call-arg]
+
+
+def failures_are_values_only_where_they_are_asked_for(names: list[str]) -> None:
+    assert_type(holdfast.map(len, names), Iterator[int])
+    assert_type(holdfast.map(len, names, on_error="skip"), Iterator[int])
+    assert_type(holdfast.map(len, names, on_error="return"), Iterator[int | FailedItem[str]])
+    holdfast.map(len, names, 2)  # type: ignore[call-overload]
+
+
 def existing_handlers_of_runtime_error_catch_ours(crashed: WorkerCrashed, init: WorkerInitError) -> None:
     as_worker_errors: list[WorkerError] = [crashed, init]
     as_runtime_errors: list[RuntimeError] = [*as_worker_errors]
@@ -96,3 +113,13 @@ def a_graph_is_made_and_sampled(edges: torch.Tensor) -> None:
         assert_type(loader, NeighborLoader)
     NeighborLoader(graph, [15, 10], output="networkx")  # type: ignore[arg-type]
     assert_type(holdfast.graph.LinkNeighborLoader(graph, [2]), LinkNeighborLoader)
+
+
+def spawn_gives_a_group_only_if_it_does_not_join(train: Callable[[int, str], None]) -> None:
+    assert_type(spawn(train, ("a",), nprocs=2, join=False).pids(), list[int])
+    spawn(train, ("a",), 2, True, False, "spawn", timeout=3.0, memory_limit="4GB", max_restarts=1)
+    spawn(train, "a")  # type: ignore[call-overload]
+
+
+def cpus_are_counted() -> None:
+    assert_type(available_cpus(), int)

@@ -1,134 +1,52 @@
 """Evidence as it is seen in real deaths, for each cause at least once. Several test files share it.
 
-Addresses, codes and texts are those of real crashes on x86_64 Linux. Runs in: the test process.
+Runs in: the test process.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-from typing import Any, NamedTuple
 
 from holdfast.diagnosis.evidence import (
-    Confidence,
     Ending,
     Evidence,
-    Frame,
-    Mapping,
     MemoryCounters,
     MemoryGrowth,
-    MemoryReading,
     Place,
-    RaisedException,
 )
 
-PID = 41822
-CERTAIN, LIKELY, POSSIBLE, UNKNOWN = Confidence
-SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM = 4, 5, 6, 7, 8, 9, 11, 15
-
-STACK = """Fatal Python error: Segmentation fault
-
-Current thread 0x00007f12 (most recent call first):
-  File "/home/me/.venv/lib/python3.11/site-packages/fast/codec.py", line 7 in decode
-  File "/home/me/my_dataset.py", line 31 in __getitem__
-  File "/home/me/.venv/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", line 54 in fetch
-  File "/home/me/.venv/lib/python3.11/site-packages/holdfast/workers/worker.py", line 120 in main
-"""
-TRACEBACK = """Traceback (most recent call last):
-  File "/home/me/my_dataset.py", line 31, in __getitem__
-    return self.decode(self.paths[index])
-  File "/home/me/.venv/lib/python3.11/site-packages/fast/codec.py", line 7, in decode
-    raise ValueError("bad header")
-ValueError: bad header
-"""
-IN_LIBRARY = Place("/home/me/.venv/lib/python3.11/site-packages/fast/libfast.so", 0x1110, "decode_block")
-AVX512 = dataclasses.replace(IN_LIBRARY, instruction="vmovupd zmm0,[rdi]", needs=("avx512f",), lacks=("avx512f",))
-CODE = Mapping(0x7F0000001000, 0x7F0000009000, "r-xp", 0x1000, IN_LIBRARY.library)
-DATA = Mapping(0x7F1000000000, 0x7F1000100000, "rw-s", 0x4000, "/data/train.bin")
-SHM = Mapping(0x7F2000000000, 0x7F2000100000, "rw-s", 0, "/dev/shm/psm_1")
-MEMFD = Mapping(0x7F3000000000, 0x7F3000100000, "rw-s", 0, "/memfd:cache (deleted)")
-STACK_MAPPING = Mapping(0x7FFC00700000, 0x7FFC00800000, "rw-p", 0, "[stack]")
-MAPPINGS = (CODE, DATA, SHM, MEMFD, STACK_MAPPING)
-STACK_BYTES = 8 << 20
-
-
-class Seen(NamedTuple):
-    evidence: Evidence
-    cause: str
-    confidence: Confidence
-    words: tuple[str, ...] = ()  # all of them are in the rendered diagnosis
-
-
-def died(number: int, **more: Any) -> Evidence:
-    """Ended by a signal, while it loaded a sample."""
-    given = {"phase": "loading", "start_method": "fork", "pid": PID, "python_stack": STACK}
-    return Evidence(Ending.EXITED, -number, **given | more)
-
-
-def crashed(number: int, code: int = 1, address: int | None = 0, error_code: int = 4, **more: Any) -> Evidence:
-    """Ended by a signal of which the kernel left its frame."""
-    given = {"sender_pid": None, "stack_pointer": 0x7FFC007FF000} | {
-        name: more.pop(name) for name in ("sender_pid", "stack_pointer") if name in more
-    }
-    frame = Frame(number, code, address=address, instruction_pointer=0x7F0000001110, error_code=error_code, **given)
-    return died(number, frame=frame, **{"mappings": MAPPINGS, "place": IN_LIBRARY} | more)
-
-
-def raised(kind: str, message: str = "", traceback: str = TRACEBACK, **more: Any) -> Evidence:
-    given = {name: more.pop(name) for name in ("errno", "filename", "bases") if name in more}
-    exception = RaisedException(kind, message, traceback, **given)
-    return Evidence(Ending.RAISED, **{"phase": "loading", "start_method": "fork", "raised": exception} | more)
-
-
-def exited(status: int, **more: Any) -> Evidence:
-    return Evidence(Ending.EXITED, status, **{"phase": "loading", "start_method": "fork"} | more)
-
-
-def hung(*frames: str, **more: Any) -> Evidence:
-    stack = "\n".join(["Current thread 0x00007f12 (most recent call first):", *(f"  File {frame}" for frame in frames)])
-    given = {"python_stack": stack, "start_method": "fork", "sample_timeout_s": 30.0, "phase": "loading"}
-    return Evidence(Ending.HUNG, -SIGKILL, **given | more)
-
-
-def counted(cgroup: int | None, host: int | None, **more: Any) -> MemoryCounters:
-    given = {"cgroup": "/sys/fs/cgroup/job", "cgroup_limit_bytes": 8 << 30, "cgroup_usage_bytes": 8 << 30}
-    return MemoryCounters(cgroup_kills=cgroup, host_kills=host, **given | more)
-
-
-def room(mount: str, free_bytes: int) -> dict[str, Any]:
-    return {"shared_memory_mount": mount, "shared_memory_bytes": 64 * MIB, "shared_memory_free_bytes": free_bytes}
-
-
-NOWHERE = 0x7F9900000000
-MIB = 1 << 20
-GROWING = (*tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in range(4)), MemoryReading(0, 0, 3, 4))
-USER_FRAME = '"/home/me/my_dataset.py", line 31 in __getitem__'
-IN_THREADING = '"/usr/lib/python3.11/threading.py", line 320 in wait'
-IN_QUEUE = '"/usr/lib/python3.11/queue.py", line 171 in get'
-IN_SHARED_LOCK = '"/usr/lib/python3.11/multiprocessing/synchronize.py", line 95 in __enter__'
-IN_LOGGING = '"/usr/lib/python3.11/logging/__init__.py", line 927 in acquire'
-GUARD = """RuntimeError:
-        An attempt has been made to start a new process before the
-        current process has finished its bootstrapping phase.
-"""
-CUDA = (
-    "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use ..."
+from .evidence_made import (
+    BEFORE,
+    CERTAIN,
+    CUDA,
+    GROWING,
+    GUARD,
+    H5PY,
+    IN_LOGGING,
+    IN_QUEUE,
+    IN_SHARED_LOCK,
+    IN_THREADING,
+    LIKELY,
+    MIB,
+    PERHAPS_SHARED,
+    POSSIBLE,
+    SIGABRT,
+    SIGBUS,
+    SIGKILL,
+    SIGSEGV,
+    SIGTERM,
+    TRACEBACK,
+    UNKNOWN,
+    USER_FRAME,
+    Seen,
+    counted,
+    crashed,
+    died,
+    exited,
+    hung,
+    raised,
 )
-BEFORE = "failure before the first sample"
-H5PY = """Traceback (most recent call last):
-  File "/home/me/my_dataset.py", line 31, in __getitem__
-  File "/home/me/.venv/lib/python3.11/site-packages/h5py/_hl/dataset.py", line 781, in __getitem__
-  File "h5py/_objects.pyx", line 54, in h5py._objects.with_phil.wrapper
-OSError: Can't synchronously read data (filter returned failure during read)
-"""
-PERHAPS_SHARED = "also possible, handle opened before fork"
-DEEP = "Current thread 0x1 (most recent call first):\n" + '  File "/home/me/tree.py", line 9 in walk\n' * 100
-
-OVERFLOW = {
-    "address": STACK_MAPPING.end - STACK_BYTES - 8,
-    "stack_pointer": STACK_MAPPING.end - STACK_BYTES,
-    "stack_limit_bytes": STACK_BYTES,
-}
+from .evidence_of_crashes import CRASHES
 
 SEEN = [
     # dataset exception
@@ -168,6 +86,17 @@ SEEN = [
         "over memory_limit",
         CERTAIN,
         ("asked for 16.0 GiB", "memory_limit (1.0 GiB)"),
+    ),
+    Seen(
+        raised(
+            "builtins.MemoryError",
+            memory_limit_bytes=10**9,
+            memory_used_bytes=1100 << 20,
+            memory_kept_bytes=900 << 20,
+        ),
+        "over memory_limit",
+        CERTAIN,
+        ("more memory when it had 1.1 GiB", "kept 900.0 MiB", "recycle_after"),
     ),
     Seen(raised("builtins.MemoryError", memory_limit_bytes=10**9), "over memory_limit", CERTAIN, ("more memory",)),
     Seen(
@@ -285,205 +214,6 @@ SEEN = [
         ("killed by SIGSEGV from process 77", "ps -fp 77"),
     ),
     Seen(crashed(SIGABRT, 0, None, sender_pid=0), "killed by another process", CERTAIN, ("outside of this container",)),
-    # shared memory full
-    Seen(
-        crashed(SIGBUS, 2, SHM.start + 5000, **room("/dev/shm", 0)),
-        "shared memory full",
-        CERTAIN,
-        ("/dev/shm/psm_1", "/dev/shm has 64.0 MiB, of which 0 bytes were free", "--shm-size"),
-    ),
-    Seen(crashed(SIGBUS, 2, SHM.start), "shared memory full", LIKELY),
-    Seen(crashed(SIGBUS, 2, SHM.start, **room("/dev/shm", MIB)), "shared memory full", LIKELY),
-    Seen(crashed(SIGBUS, 2, SHM.start, **room("/dev/shm", 60 * MIB)), "shared memory full", POSSIBLE),
-    Seen(crashed(SIGBUS, 2, DATA.start, **room("/data", 0)), "shared memory full", CERTAIN, ("remount,size=8g /data",)),
-    Seen(crashed(SIGBUS, 2, SHM.start + 5000, mapped_file_bytes=4096), "bus error on a truncated file", CERTAIN),
-    Seen(crashed(SIGBUS, 2, MEMFD.start), "shared memory full", LIKELY, ("/memfd:cache",)),
-    Seen(died(SIGBUS), "shared memory full", POSSIBLE, ("bus error",)),
-    Seen(
-        raised("builtins.OSError", "[Errno 28] No space left on device: '/dev/shm/x'", errno=28, filename="/dev/shm/x"),
-        "shared memory full",
-        CERTAIN,
-    ),
-    Seen(
-        raised("builtins.RuntimeError", "unable to write to file </torch_12_3>: No space left on device (28)"),
-        "shared memory full",
-        CERTAIN,
-    ),
-    # bus error on a truncated file
-    Seen(
-        crashed(SIGBUS, 2, DATA.start + 0x100, mapped_file_bytes=1000),
-        "bus error on a truncated file",
-        CERTAIN,
-        ("/data/train.bin has 1000 bytes", "byte 16640"),
-    ),
-    Seen(crashed(SIGBUS, 2, DATA.start, mapped_file_bytes=1 << 30), "bus error on a truncated file", LIKELY),
-    Seen(
-        crashed(SIGBUS, 2, NOWHERE, **room("/dev/shm", 60 * MIB)),
-        "bus error on a truncated file",
-        POSSIBLE,
-        ("which file it was is not known", "my_dataset.py:31"),
-    ),
-    Seen(
-        crashed(SIGBUS, 2, NOWHERE, **room("/dev/shm", 0)),
-        "shared memory full",
-        LIKELY,
-        ("shared memory is full", "were free just after", "also possible, bus error on a truncated file"),
-    ),
-    # segmentation fault
-    Seen(
-        crashed(SIGSEGV),
-        "segmentation fault",
-        CERTAIN,
-        ("read of address 0x0 (a null pointer)", "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block"),
-    ),
-    Seen(crashed(SIGSEGV, 1, 0x7F9900000000, 6), "segmentation fault", CERTAIN, ("write of address 0x7f9900000000",)),
-    Seen(
-        crashed(SIGSEGV, 2, DATA.start, 21), "segmentation fault", CERTAIN, ("execution of", "/data/train.bin (rw-s)")
-    ),
-    Seen(crashed(SIGSEGV, 0x80, 0), "segmentation fault", CERTAIN, ("no program can have", "SI_KERNEL")),
-    Seen(crashed(SIGSEGV, -6, None, sender_pid=PID), "segmentation fault", CERTAIN, ("sent SIGSEGV to itself",)),
-    Seen(died(SIGSEGV, missing=("registers: not on this platform",)), "segmentation fault", LIKELY, ("not available",)),
-    Seen(exited(0xC0000005), "segmentation fault", CERTAIN, ("0xc0000005",)),
-    # stack overflow
-    Seen(
-        crashed(SIGSEGV, 1, **OVERFLOW, python_stack=DEEP),
-        "stack overflow",
-        CERTAIN,
-        ("of 8.0 MiB", "a recursion through tree.py:9 in walk", "ulimit -s"),
-    ),
-    Seen(crashed(SIGSEGV, 1, **OVERFLOW), "stack overflow", CERTAIN, ("libfast.so+0x1110",)),
-    Seen(crashed(SIGSEGV, 1, **OVERFLOW, mappings=()), "stack overflow", LIKELY),
-    Seen(exited(0xC00000FD), "stack overflow", CERTAIN),
-    Seen(
-        crashed(SIGSEGV, 2, 0x7F4000000FF8, stack_pointer=0x7F4000001000, stack_limit_bytes=STACK_BYTES),
-        "stack overflow",
-        LIKELY,
-    ),
-    # illegal instruction
-    Seen(
-        crashed(SIGILL, 2, 0x7F0000001110, place=AVX512, cpu="AMD EPYC 7B13"),
-        "illegal instruction",
-        CERTAIN,
-        (
-            "needs avx512f; this CPU (AMD EPYC 7B13) has no avx512f",
-            "ILL_ILLOPN",
-            "-march=x86-64-v3",
-            "--no-binary fast",
-        ),
-    ),
-    Seen(
-        crashed(SIGILL, 2, 0x7F0000001110, place=dataclasses.replace(AVX512, lacks=())),
-        "illegal instruction",
-        LIKELY,
-        ("damaged", "--force-reinstall"),
-    ),
-    Seen(
-        crashed(SIGILL, 2, place=dataclasses.replace(AVX512, needs=("fma",), lacks=("fma",), library="/opt/x.so")),
-        "illegal instruction",
-        CERTAIN,
-        ("-march=x86-64-v2",),
-    ),
-    Seen(
-        crashed(SIGILL, 2, place=AVX512, cpu="Intel Xeon", cpu_level="x86-64-v2", package="opencv-python"),
-        "illegal instruction",
-        CERTAIN,
-        ("this CPU (Intel Xeon, x86-64-v2)", "CFLAGS='-march=x86-64-v2'", "--no-binary opencv-python opencv-python"),
-    ),
-    Seen(died(SIGILL), "illegal instruction", LIKELY, ("was not seen",)),
-    # compiler trap
-    Seen(
-        crashed(SIGILL, 2, place=dataclasses.replace(IN_LIBRARY, instruction="ud2", is_trap=True)),
-        "compiler trap",
-        CERTAIN,
-        ("ud2 is no missing CPU feature", "libfast.so"),
-    ),
-    # wrong-architecture library
-    Seen(
-        raised(
-            "builtins.OSError",
-            "/opt/libfast.so: cannot open shared object file: No such file or directory",
-            wrong_machine="libfast.so is built for aarch64, and this Python for x86_64",
-        ),
-        "wrong-architecture library",
-        CERTAIN,
-        ("built for aarch64",),
-    ),
-    Seen(
-        raised("builtins.ImportError", "/opt/libfast.so: wrong ELF class: ELFCLASS32"),
-        "wrong-architecture library",
-        CERTAIN,
-        ("ELFCLASS32",),
-    ),
-    Seen(
-        raised("builtins.OSError", "[Errno 8] Exec format error: './decode.sh'", errno=8, filename="./decode.sh"),
-        "dataset exception",
-        CERTAIN,
-    ),
-    Seen(
-        raised("builtins.OSError", "[WinError 193] %1 is not a valid Win32 application"), "dataset exception", CERTAIN
-    ),
-    Seen(
-        raised("builtins.ImportError", "DLL load failed: %1 is not a valid Win32 application"),
-        "wrong-architecture library",
-        CERTAIN,
-    ),
-    # abort
-    Seen(
-        crashed(SIGABRT, -6, None, sender_pid=PID, stderr_tail="epoch 1\nfree(): double free detected in tcache 2\n"),
-        "abort",
-        CERTAIN,
-        ("glibc says: free(): double free detected in tcache 2",),
-    ),
-    Seen(
-        died(
-            SIGABRT,
-            stderr_tail="terminate called after throwing an instance of 'std::runtime_error'\n"
-            "  what():  bad JPEG marker\n",
-        ),
-        "abort",
-        CERTAIN,
-        ("'std::runtime_error' what(): bad JPEG marker",),
-    ),
-    Seen(
-        died(SIGABRT, stderr_tail="python: fast.c:31: decode: Assertion `size > 0' failed.\n"),
-        "abort",
-        CERTAIN,
-        ("Assertion `size > 0' failed.",),
-    ),
-    Seen(died(SIGABRT, stderr_tail="malloc(): corrupted top size\n"), "abort", CERTAIN, ("malloc(): corrupted top",)),
-    Seen(died(SIGABRT, stderr_tail="corrupted double-linked list\n"), "abort", CERTAIN, ("corrupted double-linked",)),
-    Seen(
-        died(SIGABRT, stderr_tail="*** stack smashing detected ***: terminated\n"),
-        "abort",
-        CERTAIN,
-        ("stack smashing",),
-    ),
-    Seen(
-        died(SIGABRT, stderr_tail="thread '<unnamed>' panicked at src/lib.rs:3:5:\nindex out of bounds\nnote: run\n"),
-        "abort",
-        CERTAIN,
-        ("Rust says: thread '<unnamed>' panicked at src/lib.rs:3:5: index out of bounds",),
-    ),
-    Seen(died(SIGABRT, stderr_tail="loading\n"), "abort", LIKELY, ("last on its stderr: loading",)),
-    Seen(
-        died(SIGABRT, stderr_tail="thread 'main' panicked at src/lib.rs:3:5:\nsurvived\nnote: x\nsample 9 is done\n"),
-        "abort",
-        LIKELY,
-        ("no words to stderr that say why", "last on its stderr: sample 9 is done"),
-    ),
-    Seen(died(SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\nfell back\n"), "abort", LIKELY),
-    Seen(
-        died(
-            SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\n*** Check failure stack trace: ***\n    @ 0x7f\n"
-        ),
-        "abort",
-        CERTAIN,
-        ("a check says: F0101 x.cc:1] Check failed: a == b",),
-    ),
-    Seen(died(SIGABRT, stderr_tail="free(): invalid pointer\nanother thread goes on for a moment\n"), "abort", CERTAIN),
-    # floating point exception
-    Seen(crashed(SIGFPE, 1), "floating point exception", CERTAIN, ("divided by zero", "FPE_INTDIV")),
-    Seen(died(SIGFPE), "floating point exception", LIKELY),
     # hang
     Seen(
         hung('"/home/me/net.py", line 3 in read', USER_FRAME),
@@ -711,4 +441,5 @@ SEEN = [
     Seen(died(31), "unknown", UNKNOWN, ("seccomp", "SIGSYS")),
     Seen(Evidence(Ending.EXITED), "unknown", UNKNOWN, ("was lost",)),
     Seen(Evidence(Ending.SUPERVISOR, 1), "unknown", UNKNOWN, ("exited with status 1",)),
+    *CRASHES,
 ]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from holdfast import DataLoader
-from holdfast.loader import backends
+from holdfast.workers import backends
 from holdfast.workers.linux import Crew
 from holdfast.workers.portable import PortableCrew
 

@@ -28,7 +28,7 @@ def made(on_error: str, *, ahead: int = 0, **arguments: Any) -> tuple[BadSamples
 
 
 def unit(indices: Any, first: int = 0, *, is_list: bool = True) -> UnitState:
-    return UnitState(dump_indices(indices), 0, (first,), is_list)
+    return UnitState(dump_indices(indices), (first,), is_list, worker_id=0)
 
 
 def lost(*positions: int, blame: Blame = Blame.ITSELF) -> list[BadSample]:

@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.workers.board import ATTEMPT, LIFE, PHASE, POSITION, SPAN, UNIT, Board, Doing, Phase
+from holdfast.workers.board import (
+    ATTEMPT,
+    LIFE,
+    LIMIT_BYTES,
+    LIMIT_MS,
+    PHASE,
+    POSITION,
+    SPAN,
+    UNIT,
+    Board,
+    Doing,
+    Phase,
+)
 
 
 def test_a_new_board_knows_nothing() -> None:
@@ -31,12 +43,13 @@ def test_a_reset_row_has_no_unit() -> None:
     board.close()
 
 
+CELLS = (PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT, LIMIT_MS, LIMIT_BYTES)
 cells = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(
     num_workers=st.integers(1, 200),
-    writes=st.lists(st.tuples(st.integers(0, 199), st.builds(Doing, st.sampled_from(Phase), *[cells] * 5))),
+    writes=st.lists(st.tuples(st.integers(0, 199), st.builds(Doing, st.sampled_from(Phase), *[cells] * 7))),
 )
 def test_rows_do_not_touch_each_other(num_workers: int, writes: list[tuple[int, Doing]]) -> None:
     """What one worker writes is in its own row, and the supervisor's tick is in none."""
@@ -44,7 +57,8 @@ def test_rows_do_not_touch_each_other(num_workers: int, writes: list[tuple[int, 
     expected = dict.fromkeys(range(num_workers), Doing(Phase.STARTING, 0, 0, 0, 0, 0))
     for number, doing in writes:
         row = board.row(number % num_workers)
-        row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN], row[ATTEMPT] = doing
+        for cell, value in zip(CELLS, doing, strict=True):
+            row[cell] = value
         expected[number % num_workers] = doing
         board.tick()
     assert {worker_id: board.doing(worker_id) for worker_id in range(num_workers)} == expected

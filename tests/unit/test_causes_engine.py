@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.diagnosis import engine, evidence, message
 
-from .evidence_seen import MAPPINGS, SEEN, crashed, died
+from .evidence_made import MAPPINGS, crashed, died
+from .evidence_seen import SEEN
 
 numbers = st.integers(-(2**65), 2**65)
 small = st.integers(-70, 70)

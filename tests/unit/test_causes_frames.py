@@ -16,7 +16,7 @@ from holdfast.diagnosis.evidence import Mapping, Place, RaisedException
 from holdfast.diagnosis.native.cpu import cpu_level
 from holdfast.diagnosis.native.elf import machine_of as elf_machine_of
 
-from .evidence_seen import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
+from .evidence_made import DATA, SHM, STACK, TRACEBACK, USER_FRAME, crashed, died, hung, raised
 
 OURS = Path(holdfast.__file__).parent
 

@@ -11,7 +11,8 @@ from holdfast.diagnosis import engine, wording
 from holdfast.diagnosis.causes import illegal_instruction
 from holdfast.diagnosis.evidence import Evidence, MemoryCounters, MemoryReading, Place
 
-from .evidence_seen import AVX512, LIKELY, PERHAPS_SHARED, SEEN, SIGKILL, Seen, counted, crashed, died, hung, raised
+from .evidence_made import AVX512, LIKELY, PERHAPS_SHARED, SIGKILL, Seen, counted, crashed, died, hung, raised
+from .evidence_seen import SEEN
 
 
 def text_of(diagnosis: engine.Diagnosis) -> str:

@@ -481,4 +481,4 @@ def test_capturing_leaves_the_original_alone() -> None:
 def test_a_failure_is_plain_data() -> None:
     """It crosses the process as strings, bytes and numbers: nothing in it needs the user's classes to be read."""
     failure = capture(raised(OtherArguments(1, detail="x")), WHERE)
-    assert {type(part) for part in failure} <= {str, bytes, int, type(None)}
+    assert {type(part) for part in failure} <= {str, bytes, int, float, bool, type(None)}

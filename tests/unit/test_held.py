@@ -50,6 +50,21 @@ def test_two_are_alone_one_after_the_other() -> None:
     assert held.next_unit([4]) == 4
 
 
+def test_what_cannot_be_sent_yet_comes_first_again() -> None:
+    """Of one worker, what comes after it would be loaded before it: of an iterable, from its elements."""
+    held = Held()
+    held.holds_back(3, alone=True)
+    held.holds_back(4, alone=True)
+    for unit in (5, 7):
+        held.holds_back(unit, alone=False)
+    for unit, after in ((3, [4]), (4, []), (5, []), (7, [])):
+        assert held.next_unit(after) == unit
+        held.put_back(unit)
+        assert held.holds_back(unit, alone=unit < 5)
+        assert held.next_unit(after) == unit
+    assert not held.is_busy or held.next_unit([]) is None
+
+
 def test_none_is_held_back_twice() -> None:
     held = Held()
     held.holds_back(3, alone=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import signal
 from typing import Any
@@ -277,3 +278,12 @@ def test_a_worker_that_begins_another_epoch_is_not_before_its_first_sample() -> 
     assert str(error).startswith("worker 3 (pid 4711) exited with status 3 while beginning an epoch")
     assert "nothing was loaded" not in str(error)
     assert "dataset[0]" not in str(error)
+
+
+def test_an_exception_for_want_of_descriptors_says_who_holds_them() -> None:
+    """It is the exception that the user sees, not the incident."""
+    held = "200 of 200: 190 files, of which 188 in /data/train; 6 pipes"
+    raised = OSError(errno.EMFILE, "Too many open files")
+    failure = capture(raised, "raised in worker 0")._replace(phase=int(Phase.FETCH), descriptors=held)
+    losses.attach(raised, losses.incident_of(failure, "raised"))
+    assert held in "\n".join(raised.__notes__)

@@ -12,7 +12,8 @@ from holdfast.diagnosis.evidence import Confidence, Diagnosis
 from holdfast.diagnosis.message import LABELS, WIDTH, Account, first_line, incident_of, render
 from holdfast.incident import Incident
 
-from .evidence_seen import AVX512, SEEN, Seen, crashed
+from .evidence_made import AVX512, Seen, crashed
+from .evidence_seen import SEEN
 
 WHERE: dict[str, dict[str, Any]] = {
     "sample": {"phase": "loading", "sample_index": 17, "epoch": 0, "batch": 4, "attempt": 2, "attempts": 2},

@@ -101,7 +101,7 @@ def test_a_unit_whose_collation_kills_is_passed_over_each_in_its_place(case: Cas
     """The elements are taken, not collated; the state is that before it."""
     case.heard(0, 2, stream_state=b"s")
     case.progress.pass_over_collate(0, 8)
-    assert case.restored(0) == Progress({}, {}, 3, 16, b"s", 2, 8, (2,))
+    assert case.restored(0) == Progress({}, {}, 3, 16, b"s", 2, 8, (2,), passed=8)
     case.heard(0, 4)
     case.progress.pass_over_collate(0, 8)
     assert case.restored(0).uncollated == (2, 4)

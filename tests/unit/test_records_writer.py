@@ -128,7 +128,7 @@ def test_an_index_that_fails_at_being_looked_at_does_not_stop_training() -> None
 ALLOWED = {
     *("holdfast", "version", "kind", "id", "time"),
     *("holdfast_version", "torch_version", "python_version", "num_workers", "start_method", "batch_size"),
-    *("dataset", "dataset_length", "rank", "world_size"),
+    *("dataset", "dataset_length", "rank", "world_size", "front", "function"),
     *("platform", "cpus", "script", "host", "pid", "process_started"),
 }
 

@@ -41,6 +41,17 @@ def test_samples_that_die_together_after_each_was_loaded_alone_are_a_bad_batch()
     assert where(Doing(Phase.FETCH, 5, 2, 1), one_by_one=True) is Where.SAMPLE
 
 
+def test_an_iterable_that_is_run_again_is_nobodys_unless_there_was_no_memory_for_it() -> None:
+    """Then it is for the sake of the worker's next unit, which is loaded alone, and given up in the end."""
+    replay = Doing(Phase.REPLAY, 5, 0, 1)
+    assert where(replay) is Where.NOTHING
+    assert where(replay, is_for_memory=True) is Where.STREAM
+    assert where(Doing(Phase.FETCH, 5, 0, 1), is_for_memory=True) is Where.SAMPLE
+    assert decide(Where.STREAM, Reason.OVER_BUDGET, 0, 1, is_crowded_out=True) is Decision.ALONE
+    assert decide(Where.STREAM, Reason.OVER_BUDGET, 1, 1) is Decision.RETRY
+    assert decide(Where.STREAM, Reason.OVER_BUDGET, 2, 1) is Decision.BAD_SAMPLE
+
+
 def test_every_phase_has_its_place() -> None:
     """A phase that is added later must be thought of here."""
     assert {where(Doing(phase, 0, 0, 1)) for phase in Phase} == {Where.NOTHING, Where.SAMPLE, Where.BATCH}

@@ -44,6 +44,16 @@ def test_a_shared_array_is_the_array(array: np.ndarray[Any, Any], data: st.DataO
     assert shared.tobytes() == np.asarray(array).tobytes()
 
 
+def test_a_dtype_of_another_library_is_kept() -> None:
+    """numpy calls it by the name of its size: the bfloat16 of ml_dtypes, for example, "<V2"."""
+    tests = pytest.importorskip("numpy._core._rational_tests")
+    array = np.array([tests.rational(1, 2), tests.rational(3, 4)])
+    shared = share(array)
+    assert shared.dtype == array.dtype
+    assert shared.tolist() == array.tolist()
+    assert pickle.loads(ForkingPickler.dumps(shared)).dtype == array.dtype
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_the_order_of_axes_is_kept(order: Any) -> None:
     """As by a copy: what was fast to walk through stays so."""

@@ -134,7 +134,7 @@ def test_a_page_that_was_written_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     address = segment.address_of(shared)
     for ask in ("the kernel", "by comparing"):
         if ask == "by comparing":
-            monkeypatch.setattr(segment, "_has_own_pages", _cannot_tell)
+            monkeypatch.setattr(segment, "_own_pages", _cannot_tell)
         assert not segment.was_written(memory, address, shared.nbytes)
     memoryview(memory).cast("B")[50_000] = 1
     assert segment.was_written(memory, address, shared.nbytes)
@@ -142,6 +142,17 @@ def test_a_page_that_was_written_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.undo()
     assert segment.was_written(memory, address, shared.nbytes)
     assert not segment.was_written(memory, address, 1000)
+
+
+def test_what_lies_beside_what_was_written_travels_as_a_handle() -> None:
+    """The page that they have in common is this process's own, and what is in it is not."""
+    shared = share({"before": np.arange(3), "labels": np.zeros(10), "images": np.arange(100_000)})
+    memory = next(iter(segment._memories.values()))
+    memoryview(memory).cast("B")[segment.address_of(shared["labels"]) - memory.address] = 1
+    assert find_array(shared["labels"]) is None
+    for name in ("before", "images"):
+        assert find_array(shared[name]) is not None
+        assert np.shares_memory(pickle.loads(ForkingPickler.dumps(shared[name])), shared[name])
 
 
 def _cannot_tell(address: int, nbytes: int) -> bool:

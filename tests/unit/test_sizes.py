@@ -37,7 +37,26 @@ def test_a_share_is_a_number_up_to_one(written: str, share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["", "4", "GB", "4 gigs", "-4GB", "0GB", "4GB!", "1e9", 0, -1, 1.5, True, None, b"4GB"]
+    "written",
+    [
+        "",
+        "4",
+        "GB",
+        "4 gigs",
+        "-4GB",
+        "0GB",
+        "4GB!",
+        "1e9",
+        0,
+        -1,
+        1.5,
+        True,
+        None,
+        b"4GB",
+        "9" * 400 + "GB",
+        "9" * 30 + "B",
+        1 << 64,
+    ],
 )
 def test_what_is_no_size_is_refused_with_the_name_and_an_example(written: Any) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(f"memory_limit={written!r} ")) as caught:

@@ -24,7 +24,7 @@ class Ends:
         self.screen, self.out = os.pipe()
         os.set_blocking(self.screen, False)
         self.relay = Relay(reading, self.out)
-        self.relay.name(1)
+        self.relay.name("worker 1")
         self.open = [self.worker, self.screen, self.out]
 
     def say(self, text: bytes) -> None:

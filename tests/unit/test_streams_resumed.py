@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -136,6 +136,43 @@ def test_a_stream_without_a_state_has_none() -> None:
     assert opened(Plain()).state() == b""
 
 
+class Dying(ByGenerator):
+    """By its state it is past the element that its generator has died of."""
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 10:
+            self.at += 1
+            if self.at == 4:
+                raise OSError("element 3 does not come")
+            yield self.at - 1
+
+
+@pytest.mark.parametrize(("on_error", "units"), [("raise", 1), ("raise", 2), ("skip", 1), ("skip", 2), ("skip", 3)])
+def test_a_stream_that_died_is_not_taken_up_after_that(on_error: str, units: int) -> None:
+    """Whoever is lost when: the exception comes, once, and then the end."""
+    before = opened(Dying(), care=Care(on_error))
+    progress, _ = lived(before, units)
+    state = before.state()
+    assert bool(state) == (units == 1)  # unit 0 is elements 0 and 1; unit 1 has element 2, and breaks
+    if not state:
+        again = opened(Dying(), care=Care(on_error))
+        again.run_up_to(progress, None)
+        assert fate(again) == fate(before)
+
+
+def fate(one: IterableFetcher) -> list[str]:
+    """What the rest comes to."""
+    found = list[str]()
+    while "end" not in found:
+        try:
+            found.append(str(one.fetch([None, None])))
+        except StreamEnded:
+            found.append("end")
+        except OSError as error:
+            found.append(str(error))
+    return found
+
+
 class Unsendable(ByGenerator):
     def state_dict(self) -> Any:
         return {"at": self.at, "source": (element for element in ())}
@@ -209,7 +246,7 @@ def test_what_was_raised_the_first_time_is_not_raised_again() -> None:
         raise KeyError(samples)
 
     one = opened(Rough())
-    one.run_up_to(Progress({}, {}, units=2, unit_size=2), collate)
+    one.run_up_to(Progress({}, {}, units=2, elements=3, unit_size=2, cut=((1, 1),)), collate)
     assert one.fetch([None, None]) == [3, 4]
 
 
@@ -225,9 +262,86 @@ def test_a_stream_that_broke_is_broken_again() -> None:
     with pytest.raises(ValueError, match="bad"):
         one.fetch([None, None])
     again = opened(broken(), care=Care("skip"))
-    again.run_up_to(Progress({}, {}, units=3, unit_size=2), None)
+    again.run_up_to(Progress({}, {}, units=3, elements=4, unit_size=2, cut=((2, 0),)), None)
     with pytest.raises(StreamEnded):
         again.fetch([None, None])
+
+
+class Moody:
+    """Elements 0 to 11. Some raise; an iterator goes on after that, a generator does not."""
+
+    def __init__(self, raising: Collection[int]) -> None:
+        self.raising, self.at = raising, -1
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        if self.at == 12:
+            raise StopIteration
+        if self.at in self.raising:
+            raise OSError(f"element {self.at} does not come")
+        return self.at
+
+
+def lived(one: IterableFetcher, units: int) -> tuple[Progress, list[Any]]:
+    """What a worker does, and what it tells of it."""
+    progress, given = Progress({}, {}, unit_size=2), list[Any]()
+    for _ in range(units):
+        try:
+            given.append(one.fetch([None, None]))
+        except OSError as error:
+            given.append(str(error))
+        cut = (*progress.cut, (one.units - 1, one.cut)) if one.cut >= 0 else progress.cut
+        progress = progress._replace(units=one.units, elements=one.elements, cut=cut)
+    return progress, given
+
+
+@given(
+    units=st.integers(1, 4),
+    care=st.sampled_from([Care("raise"), Care("skip")]),
+    first=st.frozensets(st.integers(0, 11), max_size=3),
+    second=st.frozensets(st.integers(0, 7), max_size=3),
+)
+def test_other_exceptions_than_the_first_time_lose_nothing_of_an_iterator(
+    units: int, care: Care, first: frozenset[int], second: frozenset[int]
+) -> None:
+    """Neither one that comes now and did not, nor one that came and does not: what follows is what followed."""
+    before = opened(Moody(first), care=care)
+    progress, _ = lived(before, units)
+    again = opened(
+        Moody({at for at in second if at < progress.elements} | {at for at in first if at >= progress.elements}),
+        care=care,
+    )
+    again.run_up_to(progress, None)
+    assert (again.units, again.elements) == (before.units, before.elements)
+    assert lived(again, 2)[1] == lived(before, 2)[1]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("raising", range(6))
+def test_a_generator_that_ends_only_when_it_is_run_again_says_so(on_error: str, raising: int) -> None:
+    """Also at the last element of all, where as many have come as did."""
+    progress, _ = lived(opened(iter(range(12)), care=Care(on_error)), 3)
+    one = opened((element for element in Moody({raising})), care=Care(on_error))
+    one.run_up_to(progress, None)
+    with pytest.raises(OSError, match=f"element {raising} does not come") as caught:
+        one.fetch([None, None])
+    assert "ran the iterable dataset again, up to element 6" in "".join(caught.value.__notes__)
+    with pytest.raises(StreamEnded):
+        one.fetch([None, None])
+
+
+@pytest.mark.parametrize("length", range(6))
+def test_an_iterable_that_is_shorter_when_it_is_run_again_says_so(length: int) -> None:
+    progress, _ = lived(opened(range(12)), 3)
+    one = opened(range(length))
+    one.run_up_to(progress, None)
+    with pytest.raises(RuntimeError, match=f"gave {length} elements when it was run again, and 6 before"):
+        one.fetch([None, None])
+    with pytest.raises(StreamEnded):
+        one.fetch([None, None])
 
 
 @pytest.mark.usefixtures("generators_restored")

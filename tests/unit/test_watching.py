@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.workers import watching
-from holdfast.workers.board import PHASE, Board, Doing, Phase
+from holdfast.workers.board import PHASE, Board, Doing, Phase, WorkerMemory
 from holdfast.workers.channel import MAX_MESSAGE
 from holdfast.workers.limits import SLACK_BYTES
 from holdfast.workers.watching import (
@@ -312,6 +312,7 @@ def test_of_a_child_that_is_gone_there_is_no_stack(stacks: int) -> None:
 
 MOST = 1000 << 20
 START = 300 << 20
+READY = WorkerMemory(born=0, peak=0, kept=0, start=START)
 
 
 class Memory:
@@ -339,48 +340,80 @@ def test_memory_is_counted_from_when_the_worker_was_ready(memory: Memory) -> Non
     """What it had by then is not counted, and before that nothing is."""
     cap = MemoryCap(1, MOST)
     memory.anonymous = START + MOST + SLACK_BYTES
-    assert not cap.is_over(START)
+    assert not cap.is_over(READY, doing())
     assert cap.used_bytes == MOST + SLACK_BYTES
     memory.anonymous += 1
-    assert cap.is_over(START)
-    assert not cap.is_over(0)
+    assert cap.is_over(READY, doing())
+    assert not cap.is_over(WorkerMemory(0, 0, 0), doing())
 
 
 def test_without_a_limit_no_memory_is_too_much(memory: Memory) -> None:
     memory.anonymous = 1 << 50
-    assert not MemoryCap(1, None).is_over(START)
+    assert not MemoryCap(1, None).is_over(READY, doing())
 
 
 def test_a_worker_that_is_gone_is_not_over(memory: Memory) -> None:
     memory.anonymous = None
-    assert not MemoryCap(1, MOST).is_over(START)
+    assert not MemoryCap(1, MOST).is_over(READY, doing())
 
 
 def test_shared_memory_counts_if_it_is_its_own(memory: Memory) -> None:
     """Seen within five looks."""
     cap = MemoryCap(1, MOST)
     memory.shared = 4 * MOST
-    assert not any(cap.is_over(START) for _ in range(20))
+    assert not any(cap.is_over(READY, doing()) for _ in range(20))
     memory.shared, memory.own_shared = 6 * MOST, 2 * MOST
-    assert any(cap.is_over(START) for _ in range(5))
+    assert any(cap.is_over(READY, doing()) for _ in range(5))
 
 
 def test_slots_that_fill_are_looked_at_closely_a_few_times_only(memory: Memory) -> None:
     """It takes milliseconds each time."""
     cap = MemoryCap(1, MOST)
     for memory.shared in range(0, 2 * MOST, MOST // 1000):
-        assert not cap.is_over(START)
-    assert not any(cap.is_over(START) for _ in range(1000))
+        assert not cap.is_over(READY, doing())
+    assert not any(cap.is_over(READY, doing()) for _ in range(1000))
     assert memory.close_looks <= 8
 
 
 def test_shared_memory_that_was_given_back_meanwhile_is_not_held_against_it(memory: Memory) -> None:
     cap = MemoryCap(1, MOST)
     memory.shared = memory.own_shared = MOST
-    assert not any(cap.is_over(START) for _ in range(5))
+    assert not any(cap.is_over(READY, doing()) for _ in range(5))
     memory.shared = memory.own_shared = 0
     memory.anonymous = START + MOST // 2
-    assert not cap.is_over(START)
+    assert not cap.is_over(READY, doing())
+
+
+@pytest.mark.parametrize("rest", [Phase.IDLE, Phase.HAND_OVER, Phase.FETCH])
+def test_what_a_worker_kept_is_what_it_had_at_rest_or_at_an_earlier_unit(memory: Memory, rest: Phase) -> None:
+    """And not what the unit in hand took since."""
+    cap = MemoryCap(1, MOST)
+    assert not cap.is_over(READY, doing(Phase.FETCH, unit=0))
+    memory.anonymous = START + MOST // 2
+    assert not cap.is_over(READY, doing(rest, unit=1))
+    memory.anonymous = START + 2 * MOST
+    assert cap.is_over(READY, doing(Phase.FETCH, unit=2))
+    assert cap.is_over(READY, doing(Phase.FETCH, unit=2))
+    assert cap.kept_bytes == MOST // 2
+
+
+@pytest.mark.parametrize("unit", [0, -3], ids=["first unit", "run again"])
+def test_a_worker_that_has_finished_nothing_has_kept_nothing(memory: Memory, unit: int) -> None:
+    """Also one that ran an iterable up to where it was, whatever that took."""
+    cap = MemoryCap(1, MOST)
+    phase = Phase.REPLAY if unit < 0 else Phase.FETCH
+    for seen in (doing(Phase.IDLE, unit=-1), doing(phase, unit=unit), doing(phase, unit=unit), doing(unit=0)):
+        memory.anonymous = (memory.anonymous or 0) + MOST
+        cap.is_over(READY, seen)
+    assert cap.kept_bytes == 0
+
+
+def test_what_it_says_itself_that_it_kept_is_believed(memory: Memory) -> None:
+    """Two units within a tick: nobody has seen it at rest."""
+    cap = MemoryCap(1, MOST)
+    memory.anonymous = START + 2 * MOST
+    assert cap.is_over(READY._replace(kept=START + MOST // 2), doing(unit=1))
+    assert cap.kept_bytes == MOST // 2
 
 
 # --- too much memory together -----------------------------------------------------------------------------------------
@@ -414,6 +447,18 @@ def test_slots_count() -> None:
         board.set_slot_bytes(900 * MB)
         assert watch.find_one_too_many(board, {0: 200 * MB, 1: 150 * MB, 2: None}) is None
         assert watch.find_one_too_many(board, {0: 250 * MB, 1: 150 * MB, 2: None}) == 0
+
+
+def test_what_a_worker_had_that_was_ended_is_known_whoever_looks_until_it_is_reaped() -> None:
+    """A tick between the kill and the burial finds a process that has nothing any more."""
+    watch = BudgetWatch(BUDGET)
+    with three_workers() as board:
+        assert watch.find_one_too_many(board, {0: 400 * MB, 1: 1500 * MB, 2: 200 * MB}) == 1
+        for now in (0, None):
+            watch.find_one_too_many(board, {0: 400 * MB, 1: now, 2: 200 * MB})
+        assert (watch.had_bytes(0), watch.had_bytes(1)) == (300 * MB, 1400 * MB)
+        watch.find_one_too_many(board, {0: 400 * MB, 1: 150 * MB, 2: 200 * MB})
+        assert watch.had_bytes(1) == 50 * MB, "that of the next life"
 
 
 def test_without_a_budget_none_is_too_many() -> None:

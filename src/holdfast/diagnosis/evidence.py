@@ -140,6 +140,7 @@ class Evidence:
     sample_timeout_s: float | None = None
     memory_limit_bytes: int | None = None  # memory_limit: of one worker, above what it started with
     memory_used_bytes: int | None = None  # what it had of that when it was last looked at
+    memory_kept_bytes: int = 0  # of that, kept since earlier units, if it was enough to be in the way of this one
     growth: MemoryGrowth | None = None
     memory_budget_bytes: int | None = None  # memory_budget: of all workers and batches together
     memory_needs: str = ""  # what units took so far: "a batch takes 1.0 GiB, and loading one takes 2.0 GiB of a worker"

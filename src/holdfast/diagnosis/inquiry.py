@@ -28,13 +28,13 @@ def evidence_of(
     phase: str,
     start_method: str = "",
     *,
-    memory: tuple[int, int] | None = None,
+    memory: tuple[int, int, int] | None = None,
     descriptors: str = "",
 ) -> Evidence:
     """Of an exception, with the traceback of where it was raised.
 
-    `memory`: the limit of the process that raised it, and what it used of that, where it has one. `descriptors`: who
-    held them, where there were none left.
+    `memory`: where the process that raised it has a limit: that, what it used of it, and what it had kept since earlier
+    units. `descriptors`: who held them, where there were none left.
     What a forked worker has inherited is what is open here: seldom is a file opened, or closed, between the two.
     """
     return Evidence(
@@ -46,4 +46,5 @@ def evidence_of(
         open_files_held=descriptors,
         memory_limit_bytes=memory[0] if memory is not None else None,
         memory_used_bytes=memory[1] if memory is not None else None,
+        memory_kept_bytes=memory[2] if memory is not None else 0,
     )

@@ -30,6 +30,8 @@ _ENDED = {
     Ending.OVER_BUDGET: "had, with the others, more memory than memory_budget allows",
     Ending.GREW: "grows",
 }
+NO_MEMORY = ("can't allocate memory", "Unable to allocate", "not enough memory", "can't start new thread")
+"""What Python, numpy and torch say where they are refused memory, whatever they raise."""
 TO_ITSELF = ("find the call of os.kill, signal.raise_signal or raise() on the line under `where`",)
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
 

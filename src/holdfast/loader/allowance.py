@@ -60,8 +60,8 @@ class Allowance:
         self._margin_bytes = min(_all_there_is() // _MARGIN_SHARE, _MOST_MARGIN) if budget_bytes is not None else 0
         self._read_at = -_EVERY_S
         self._total_bytes: int | None = None
-        self._keeps: dict[int, int] = {}  # by worker that has loaded something
-        self._expected = 0  # of one that has not
+        self._keeps: dict[int, int] = {}  # by worker that keeps something
+        self._expected = 0  # of one that has not loaded anything
         self._is_ample = False  # as long as that reading is good
         self._kept_by_retired: dict[int, int] = {}
         self._gone: set[int] = set()  # for good
@@ -121,10 +121,11 @@ class Allowance:
             self._kept_by_retired[idle[0]] = keeps[idle[0]]
             return idle[0]
         most = max(keeps, key=keeps.__getitem__)
-        worker_id = turn if not keeps[turn] else max(keeps.keys() - {turn}, key=keeps.__getitem__)
-        if keeps[most] < _WORTH_IT or (keeps[turn] and keeps[worker_id] < _WORTH_IT):
+        has_loaded = self._has_loaded(turn)
+        worker_id = max(keeps.keys() - {turn}, key=keeps.__getitem__) if has_loaded else turn
+        if keeps[most] < _WORTH_IT or (has_loaded and keeps[worker_id] < _WORTH_IT):
             return None
-        self._kept_by_retired[worker_id] = keeps[worker_id] or keeps[most]
+        self._kept_by_retired[worker_id] = keeps[worker_id] if has_loaded else keeps[most]
         return worker_id
 
     def retire_all_but(self, worker_id: int) -> list[int]:
@@ -143,7 +144,7 @@ class Allowance:
         return None
 
     def has_begun(self, worker_id: int) -> bool:
-        """Whether it has loaded anything, and so may keep something."""
+        """Whether it has loaded anything, and so may keep something; or has a good deal without that."""
         return self._kept(worker_id) > 0
 
     def has_left(self, worker_id: int) -> None:
@@ -163,9 +164,14 @@ class Allowance:
         if self._budget_bytes is not None:
             self._read(self._budget_bytes, given_out + free + finished + granted + due_bytes)
         begins = {self._units[unit].worker_id for unit in loading} | ({turn} if turn is not None else set())
+        yet_to_come = sum(
+            max(0, self._expected - self._keeps.get(worker_id, 0))
+            for worker_id in begins
+            if not self._has_loaded(worker_id)
+        )
         return Use(
             total_bytes=self._total_bytes,
-            kept_bytes=sum(self._keeps.values()) + self._expected * len(begins - self._keeps.keys()),
+            kept_bytes=sum(self._keeps.values()) + yet_to_come,
             batches_bytes=given_out + finished + due_bytes,
             slots_bytes=free + granted,
             loading=len(loading),
@@ -176,10 +182,19 @@ class Allowance:
         missing = self._gone.union(self._kept_by_retired)
         return [worker_id for worker_id in range(self._num_workers) if worker_id not in missing]
 
+    def _has_loaded(self, worker_id: int) -> bool:
+        return self._backend.memory(worker_id).kept > 0
+
     def _kept(self, worker_id: int) -> int:
-        """0: it has not loaded anything yet."""
+        """Of one that has not loaded anything yet: 0, unless it is a new interpreter, or has loaded an index to start.
+
+        (Such a one counts in the budget from its start. A fork has next to nothing of its own by then.)
+        """
         memory = self._backend.memory(worker_id)
-        return max(1, memory.kept - memory.born) if memory.kept else 0
+        if memory.kept:
+            return max(1, memory.kept - memory.born)
+        has = memory.start - memory.born if memory.start else self._backend.used_bytes(worker_id)
+        return has if has >= _WORTH_IT else 0
 
     def _read(self, budget_bytes: int, slot_bytes: int) -> None:
         now_s = time.monotonic()

@@ -22,13 +22,14 @@ from torch.utils.data.dataloader import _DatasetKind
 from holdfast import options
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
-from holdfast.loader import backends
+from holdfast.loader.crowding import warn_if_crowded
 from holdfast.loader.in_process import InProcessIterator, PlainIterator
 from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import LoaderStats
+from holdfast.workers import backends
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -167,6 +168,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
             return InProcessIterator(self) if ours else PlainIterator(self)
         self.check_worker_number_rationality()
+        warn_if_crowded(self.num_workers)
         iterator = LoaderIterator(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator
@@ -208,4 +210,4 @@ def _warn_disabled() -> None:
         message = (
             f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
         )
-        warnings.warn(message, HoldfastWarning, stacklevel=4)
+        warnings.warn(message, HoldfastWarning, stacklevel=5)  # of who asks for an iterator, past torch and us

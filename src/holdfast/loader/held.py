@@ -45,6 +45,14 @@ class Held:
         self._running = self._alone.popleft()
         return self._running
 
+    def put_back(self, unit: int) -> None:
+        """It was to be sent, and cannot be yet: it is the next one again, before what its worker gets after it."""
+        if unit == self._running:
+            self._running = None
+            self._alone.appendleft(unit)
+        else:
+            self._others.appendleft(unit)
+
     def let_go(self) -> list[int]:
         """All that wait, in order: nobody is interested in them any more."""
         units = sorted([*self._alone, *self._others])

@@ -28,6 +28,7 @@ from holdfast.workers.board import private_row
 from holdfast.workers.failures import Failure, capture, rebuild
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.job import Job
+from holdfast.workers.losses import attach, incident_of
 from holdfast.workers.messages import Epoch
 from holdfast.workers.rng import GeneratorStates
 from holdfast.workers.streams import IterableFetcher, StreamEnded
@@ -165,7 +166,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         except StreamEnded:
             raise StopIteration from None
         except Exception as error:
-            losses.attach(error, self._note(capture(error, ""), "raised"))
+            attach(error, self._note(capture(error, ""), "raised"))
             raise
         if self._is_iterable:
             state.samples = self._fetcher.elements - self._first_element
@@ -208,14 +209,14 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         while True:
             try:
                 if self._fetcher.sample_seed is not None:
-                    rng.seed_collate(self._fetcher.sample_seed, state.places[0])
+                    rng.seed_collate(self._fetcher.sample_seed, self._fetcher.first_place)
                 batch = self._collate_fn(samples)
                 if failed is not None:
                     self._note(failed, "retried", phase="collating")
                 return batch, None
             except Exception as error:
                 if not self._policy.care.may_pass_over(error):
-                    losses.attach(error, self._note(capture(error, ""), "raised", phase="collating"))
+                    attach(error, self._note(capture(error, ""), "raised", phase="collating"))
                     raise
                 self._error = error
             retries -= 1
@@ -246,7 +247,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
 
     def _note(self, failure: Failure, done: str, *, phase: str = "loading", sample_index: Any = None) -> Incident:
         where = {"epoch": self._bad.epoch, "batch": self._batch, "sample_index": sample_index}
-        noted = losses.incident_of(failure, done, phase=phase, **where)
+        noted = incident_of(failure, done, phase=phase, **where)
         self._ledger.note(noted)
         return noted
 

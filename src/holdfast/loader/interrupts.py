@@ -54,6 +54,21 @@ class Refuge:
             self._thread.join(_ENDS_WITHIN_S)
 
 
+class Errand:
+    """Work in a thread of its own, which is done even if another interrupt comes while it is waited for."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._thread = threading.Thread(target=work, name="holdfast-interrupted", daemon=True)
+
+    def run(self) -> None:
+        self._thread.start()
+        self.wait()
+
+    def wait(self) -> None:
+        if self._thread.ident is not None:  # else an interrupt came before its start
+            self._thread.join(_ENDS_WITHIN_S)
+
+
 class _Desk:
     """What lies between the two threads."""
 

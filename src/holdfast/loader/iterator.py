@@ -18,37 +18,36 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
-from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
-from holdfast import options
 from holdfast.diagnosis import descriptors
 from holdfast.errors import TooManySkipped, WorkerError
-from holdfast.incident import Incident
 from holdfast.loader import allowance
 from holdfast.loader.allowance import Allowance
 from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
-from holdfast.loader.interrupts import Refuge, came_from_handler
+from holdfast.loader.instructions import init_fn_of, is_iterable, job_of_loader
+from holdfast.loader.interrupts import Errand, Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
-from holdfast.loader.losses import attach, lost_with
+from holdfast.loader.losses import lost_with
 from holdfast.loader.progress import WorkersProgress
+from holdfast.loader.raising import raise_again, raise_failure
 from holdfast.loader.rations import Rations
 from holdfast.loader.rescue import Rescue
 from holdfast.loader.schedule import Schedule, Step
 from holdfast.loader.stats import Counters
 from holdfast.loader.supply import ASKING, Supply
-from holdfast.loader.units import DescriptorsRanOut, Units, UnitState
+from holdfast.loader.units import Units, UnitState
 from holdfast.transport import layout
 from holdfast.transport.forks import drop_passed_guards
 from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
-from holdfast.workers.failures import Failure, rebuild
-from holdfast.workers.job import Job
+from holdfast.workers.failures import Failure
+from holdfast.workers.in_flight import DescriptorsRanOut
 from holdfast.workers.limits import raise_descriptor_limit
 from holdfast.workers.messages import Epoch, Kind, Reason
 from holdfast.workers.rng import mix
@@ -69,7 +68,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._in_order = loader.in_order
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
-        self._worker_init_fn = self._wrap_init_fn(loader.worker_init_fn)
+        self._worker_init_fn = init_fn_of(self, loader.worker_init_fn)
         self._counters: Counters = loader._counters
         self._sampler = loader.sampler
         self._ledger: Ledger = loader._ledger
@@ -84,12 +83,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._is_clean = True  # the last call of next() ended as it should
         self._handling: Event | None = None
         self._refuge: Refuge | None = None
+        self._resting: Errand | None = None  # since an interrupt there are no workers
         self._is_waiting = False
         self._first_unit = 0  # of this epoch
         self._budget = self._policy.resolve_budget(allowance.resolve)
         self._schedule = self._new_schedule(first_unit=0)
         self._pool = SlotPool(warm_slots=self._schedule.capacity + _SPARE_SLOTS)
-        self._backend = make_backend(self._make_job(), self._pool, loader.multiprocessing_context)
+        self._backend = make_backend(
+            job_of_loader(self, self._ledger, self._epoch(), self._budget), self._pool, loader.multiprocessing_context
+        )
         self._ledger.run.begin(loader, self._backend.start_method)
         self._units = Units(self._pool, self._backend)
         myself = weakref.proxy(self)  # a cycle would keep a dropped iterator, and its workers, until the collector runs
@@ -120,31 +122,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._shutdown_workers()
             raise
 
-    def _wrap_init_fn(self, init_fn: Any) -> Any:
-        if not isinstance(self._dataset, IterDataPipe | MapDataPipe):
-            return init_fn
-        return functools.partial(torch_loader._sharding_worker_init_fn, init_fn, self._world_size, self._rank)
-
-    def _make_job(self) -> Job:
-        return Job(
-            dataset=self._dataset,
-            collate_fn=self._collate_fn,
-            worker_init_fn=self._worker_init_fn,
-            is_iterable=self._is_iterable,
-            auto_collation=self._auto_collation,
-            drop_last=self._drop_last,
-            base_seed=int(self._base_seed),
-            num_workers=self._num_workers,
-            epoch=self._epoch(),
-            care=self._policy.care,
-            sample_timeout_s=self._policy.sample_timeout,
-            max_restarts=self._policy.max_restarts,
-            has_been_ready=self._ledger.has_been_ready,
-            recycle_after=self._policy.recycle_after,
-            memory_budget=self._budget,
-            most_growth=self._most_growth() if options.watches_growth() else None,
-        )
-
     def _make_allowance(self) -> Allowance:
         return Allowance(
             self._budget,
@@ -154,11 +131,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             pool=self._pool,
             units=self._units,
         )
-
-    def _most_growth(self) -> int:
-        """What a worker that grows may take before it is replaced: half of its limit, or of its share of it all."""
-        share = (self._budget or allowance.resolve(1.0)) // self._num_workers
-        return min(share, self._policy.care.memory_limit or share) // 2
 
     def _epoch(self) -> Epoch:
         seed = mix(self._ledger.seed, self._bad.epoch) if self._policy.rng == "sample" else None
@@ -177,7 +149,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     @property
     def _is_iterable(self) -> bool:
-        return bool(self._dataset_kind == torch_loader._DatasetKind.Iterable)
+        return is_iterable(self)
 
     def _new_schedule(self, first_unit: int) -> Schedule:
         return Schedule(self._num_workers, self._prefetch_factor, in_order=self._in_order, first_unit=first_unit)
@@ -202,6 +174,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
         if self._broken is not None:
             raise self._broken
+        if self._resting is not None:
+            self._end_rest()
+            self._backend.start_over()
         for unit in self._rations.let_go():
             self.order(unit)
         self._units.give_up_finished()
@@ -278,6 +253,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def order(self, unit: int) -> None:
         """What cannot be sent becomes the unit's error."""
         try:
+            self._rescue.take_up(self._units[unit].worker_id)
             self._units.send(unit)
         except Exception as error:
             if came_from_handler(error):
@@ -309,6 +285,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if self._refuge is None:
                 self._refuge = Refuge()
             return self._refuge.call(self._mend_and_advance)
+        except KeyboardInterrupt:
+            self._rest()
+            raise
         except Exception:
             hold_daemon_thread()
             raise
@@ -345,14 +324,29 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
 
+    def _rest(self) -> None:
+        """End the workers; should somebody go on with this iterator, they are started over anyway. A notebook does not
+        go on, and it keeps the traceback, which keeps this iterator: for hours, and the workers with it.
+        """
+        if self._refuge is None and not self._shutdown:
+            self._is_clean = False
+            self._resting = Errand(self._backend.end_all)
+            self._resting.run()
+
     def _mend_and_advance(self) -> Any:
         """In the refuge: what was cut short is put in order, once; then as ever."""
+        self._end_rest()
         if not self._is_clean and not self._shutdown:
             try:
                 self._mend()
             except WorkerError as error:
                 self._backend_failed(error)
         return self._advance()
+
+    def _end_rest(self) -> None:
+        if self._resting is not None:
+            self._resting.wait()
+            self._resting = None
 
     def _mend(self) -> None:
         """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
@@ -373,7 +367,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def _mend_unit(self, unit: int) -> None:
         if unit not in self._units:
-            self._units.add(unit, UnitState(b"", self._schedule.worker_of(unit)))
+            self._units.add(unit, UnitState(b"", worker_id=self._schedule.worker_of(unit)))
             self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
         elif self._units[unit].is_finished:
             self._schedule.arrived(unit)
@@ -385,7 +379,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         self._is_clean = True
         if self._broken is not None:
-            raise _unchained(self._broken)
+            raise_again(self._broken)
         if self._finished:
             raise StopIteration
         if self._shutdown:
@@ -400,7 +394,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             error, state.error = state.error, None
             assert error is not None
             try:
-                raise _unchained(error)
+                raise_again(error)
             finally:
                 del error  # its traceback holds this frame, and this frame the iterator
         try:
@@ -412,19 +406,10 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._let_go(state)
         if state.result.kind == Kind.FAILURE:
             failure = Failure(*value)
-            self._raise(failure, self._rescue.note_failure(state.result.unit, state, failure), state)
+            noted = self._rescue.note_failure(state.result.unit, state, failure)
+            raise_failure(failure, noted, "" if self._is_iterable else lost_with(failure, state.listed))
         self._counters.samples += state.samples
         return self._pinned(value) if self._pin_memory else value
-
-    def _raise(self, failure: Failure, noted: Incident, state: UnitState) -> NoReturn:
-        error = _no_stop_iteration(rebuild(failure))
-        attach(error, noted)
-        if not self._is_iterable and (others := lost_with(failure, state.listed)):
-            error.add_note(others)
-        try:
-            raise error
-        finally:
-            del error  # its traceback holds this frame, and this frame the iterator
 
     def _pinned(self, value: Any) -> Any:
         return torch_pin.pin_memory(value, self._pin_memory_device)  # type: ignore[no-untyped-call]
@@ -480,7 +465,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if isinstance(event, UnitDone):
             self._take_result(event)
         elif isinstance(event, WorkerLost):
-            if self._rations.saw_end(event.worker_id):
+            if self._rations.saw_end(event.worker_id, replaced=event.replaced):
                 return
             if event.reason is Reason.LEFT:
                 self._counters.recycled += event.replaced
@@ -516,6 +501,9 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         if done.result.kind == Kind.END:
             self._stream_exhausted(unit)
+        elif done.result.kind == Kind.AGAIN:
+            failure = Failure(*layout.decode(done.result.layout, state.areas, self._pool))
+            self._rescue.load_again(unit, done.worker_id, failure)
         elif not self._schedule.expects(unit):
             self._units.give_up(unit)
         elif done.result.kind == Kind.BAD_SAMPLES:
@@ -569,8 +557,13 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     def issue(self, unit: int) -> None:
         """Send a unit to its worker, now or, if one is to be loaded alone, when that is done."""
-        if not self._rations.holds_back(unit):
+        if not self.holds_back(unit):
             self.order(unit)
+        elif self._units[unit].result is not None:
+            self._units.reopen(unit)
+
+    def holds_back(self, unit: int) -> bool:
+        return self._rations.holds_back(unit)
 
     def fail(self, unit: int, error: BaseException) -> None:
         """The unit will be delivered as an exception, if anyone still asks for it."""
@@ -623,6 +616,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._shutdown = True
         if self._refuge is not None:
             self._refuge.end()
+        self._end_rest()
         self._count_new_interpreters()
         try:
             self._backend.stop(grace_s)
@@ -642,19 +636,3 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
     def __del__(self) -> None:
         if not sys.is_finalizing() and not getattr(self, "_shutdown", True):
             self._shutdown_workers()
-
-
-def _unchained(error: BaseException) -> BaseException:
-    """An error that is kept and raised again must not keep the frames of the last time, which hold the iterator."""
-    return error.with_traceback(None)
-
-
-def _no_stop_iteration(error: BaseException) -> BaseException:
-    """Raised from `next()` it would end the epoch without a word."""
-    if not isinstance(error, StopIteration):
-        return error
-    replacement = RuntimeError(f"{type(error).__name__} was raised in a DataLoader worker: {error}")
-    replacement.__cause__ = error
-    for note in getattr(error, "__notes__", ()):
-        replacement.add_note(note)
-    return replacement

@@ -5,7 +5,6 @@ The first line of a message stands alone, for logs that show only one. Runs in: 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -13,24 +12,15 @@ from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, MemoryGrowth
 from holdfast.diagnosis.message import Account
-from holdfast.errors import (
-    TooManyRestarts,
-    WorkerCrashed,
-    WorkerError,
-    WorkerInitError,
-    WorkerOutOfMemory,
-    WorkerTimeout,
-)
+from holdfast.errors import TooManyRestarts, WorkerError, WorkerInitError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.board import DOING, Phase
-from holdfast.workers.failures import Failure, capture, rebuild
+from holdfast.workers.failures import Failure, capture
+from holdfast.workers.losses import OUT_OF_MEMORY, OVER_LIMIT, attach, incident_of, incident_of_loss, kind_of
 from holdfast.workers.messages import Reason
 
-_SIGKILL = 9
-_TAIL_KEPT = 4096  # characters of a worker's stderr in its incident
-_OUT_OF_MEMORY = "out of memory"
-_OF_MEMORY = (_OUT_OF_MEMORY, "over memory_limit", "over memory_budget")
+_SIGABRT, _SIGKILL = 6, 9
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
@@ -52,7 +42,7 @@ def given_up(lost: WorkerLost, indices: list[Any], epoch: int, batch: int, death
         done="the worker was restarted each time; its other batches are not affected",
         lost_with_it=tuple(others),
     )
-    return _kind(lost)(message.render(account), worker_id=lost.worker_id, sample_index=index)
+    return kind_of(lost)(message.render(account), worker_id=lost.worker_id, sample_index=index)
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
@@ -84,17 +74,13 @@ def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
         diagnosis=lost.diagnosis,
         worker_id=lost.worker_id,
         pid=lost.pid,
-        phase=f"loading element {elements} of its part of the iterable dataset",
+        phase=lost.doing.words
+        if lost.doing.phase is Phase.REPLAY
+        else f"loading element {elements} of its part of the iterable dataset",
         done=f"its part of the iterable dataset ends after {elements} elements: an iterator cannot be moved past the "
         f"next one; what it had delivered is good, and the other workers go on",
     )
-    return _kind(lost)(message.render(account), worker_id=lost.worker_id)
-
-
-def _kind(lost: WorkerLost) -> type[WorkerError]:
-    if lost.reason is Reason.HUNG:
-        return WorkerTimeout
-    return WorkerOutOfMemory if lost.diagnosis.cause in _OF_MEMORY else WorkerCrashed
+    return kind_of(lost)(message.render(account), worker_id=lost.worker_id)
 
 
 # -- incidents ---------------------------------------------------------------------------------------------------------
@@ -112,26 +98,13 @@ def incident(lost: WorkerLost, indices: list[Any] | None, done: str, **where: An
         seen_at=lost.evidence.seen_at,
         **where,
     )
-    tail = lost.evidence.stderr_tail[-_TAIL_KEPT:].strip()
-    said = f"last on its stderr:\n{tail}" if tail else ""
-    return message.incident_of(account, seen="\n".join([lost.evidence.python_stack, said]).strip())
+    return incident_of_loss(account, lost)
 
 
 def incident_of_all(lost: SupervisorLost, done: str, epoch: int) -> Incident:
     """Of all workers that were lost together."""
     who = "supervisor" if lost.evidence.ending is Ending.SUPERVISOR else "loader"
     return message.incident_of(Account(lost.diagnosis, pid=lost.pid, epoch=epoch, done=done, who=who))
-
-
-def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
-    """Of an exception."""
-    phase = phase or DOING[Phase(failure.phase)]
-    error, seen = rebuild(failure), failure.traceback
-    evidence = inquiry.evidence_of(
-        error, seen, phase, start_method, memory=failure.memory, descriptors=failure.descriptors
-    )
-    account = Account(diagnosis=inquiry.diagnose(evidence), phase=phase, done=done, **where)
-    return message.incident_of(account, seen=failure.traceback)
 
 
 def incident_of_own(error: BaseException, phase: str, **where: Any) -> Incident:
@@ -170,15 +143,6 @@ def lost_with(failure: Failure, indices: list[Any]) -> str:
     )
 
 
-def attach(error: BaseException, incident: Incident) -> None:
-    """Have the exception carry its incident, whatever class of the user's it is, and say what more is known of it."""
-    with contextlib.suppress(Exception):
-        error.incident = incident  # type: ignore[attr-defined]
-    if incident.cause != "dataset exception" and not isinstance(error, WorkerError):
-        advice = "".join(f"\n  try   {each}" for each in incident.advice)
-        error.add_note(f"{incident.cause}: {incident.because} ({incident.confidence}){advice}")
-
-
 # -- in a few words ----------------------------------------------------------------------------------------------------
 
 
@@ -205,8 +169,17 @@ def with_needs(lost: WorkerLost, needs: str) -> WorkerLost:
 def is_for_want_of_memory(lost: WorkerLost) -> bool:
     """Whether all processes together took too much, as the kernel or the budget has it."""
     if lost.reason is Reason.EXITED and lost.exitcode == -_SIGKILL:
-        return lost.diagnosis.cause == _OUT_OF_MEMORY
+        return lost.diagnosis.cause == OUT_OF_MEMORY
     return lost.reason is Reason.OVER_BUDGET
+
+
+def is_for_what_it_kept(lost: WorkerLost) -> bool:
+    """Whether it was over its limit with what it had kept of earlier units: nobody can tell what this one needs."""
+    if not lost.evidence.memory_kept_bytes:
+        return False
+    if lost.reason is Reason.EXITED and lost.exitcode == -_SIGABRT:  # by C++, which is refused memory without a word
+        return lost.diagnosis.cause == OVER_LIMIT
+    return lost.reason is Reason.OVER_LIMIT
 
 
 def raised(failure: Failure) -> str:

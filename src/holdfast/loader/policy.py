@@ -5,13 +5,13 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.memory import sizes
+from holdfast.workers.arguments import check_choice, check_count, check_flag, check_seconds
 from holdfast.workers.attempts import Care
 
 ON_ERROR = ("raise", "skip", "replace")
@@ -42,14 +42,14 @@ class Policy:
     record: bool = True
 
     def __post_init__(self) -> None:
-        _check_choice("on_error", self.on_error, ON_ERROR)
-        _check_choice("rng", self.rng, RNG)
-        _check_count("max_retries", self.max_retries)
-        _check_count("max_restarts", self.max_restarts)
+        check_choice("on_error", self.on_error, ON_ERROR)
+        check_choice("rng", self.rng, RNG)
+        check_count("max_retries", self.max_retries)
+        check_count("max_restarts", self.max_restarts)
         object.__setattr__(self, "retry_on", _exception_types(self.retry_on))
         _check_max_skipped(self.max_skipped)
-        _check_seconds("sample_timeout", self.sample_timeout)
-        _check_flag("record", self.record)
+        check_seconds("sample_timeout", self.sample_timeout)
+        check_flag("record", self.record)
         if self.memory_limit is not None:
             sizes.parse_bytes("memory_limit", self.memory_limit)
         self.resolve_budget(lambda budget: 0)
@@ -90,33 +90,11 @@ class Policy:
             )
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, choices))}")
-
-
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name}={value!r} must be a whole number, 0 or more")
-
-
 def _check_batches(name: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number of batches, 1 or more, or None for never")
-
-
-def _check_flag(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name}={value!r} must be True or False")
-
-
-def _check_seconds(name: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int | float) or isinstance(value, bool) or not (0 < value < math.inf):
-        raise ValueError(f"{name}={value!r} must be a number of seconds above 0, or None for no limit")
 
 
 def _check_max_skipped(value: object) -> None:

@@ -72,6 +72,7 @@ class WorkersProgress:
             elements=aside.elements,
             stream_state=aside.stream_state,
             state_units=aside.units,
+            cut=(*old.cut, (aside.units - 1, aside.cut)) if aside.cut >= 0 else old.cut,
         )
 
     def elements(self, worker_id: int) -> int:
@@ -106,7 +107,8 @@ class WorkersProgress:
 
     def _send(self, worker_id: int, run: _Run, *, has_ended: bool) -> None:
         self._free(worker_id)
-        progress = run.progress._replace(generators=self._generators[worker_id], has_ended=has_ended)
+        generators = self._generators[worker_id]
+        progress = run.progress._replace(generators=generators, has_ended=has_ended, passed=run.passed)
         data, slot = pack_progress(run.epoch, progress), None
         if len(data) > _INLINE:
             slot = self._slots[worker_id] = self._units.store(data)

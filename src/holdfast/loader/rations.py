@@ -69,10 +69,16 @@ class Rations:
         self.is_bound = True
         return self._allowance.needs()
 
-    def saw_end(self, worker_id: int) -> bool:
-        """A worker has ended. Whether that is all: it was let go."""
+    def saw_end(self, worker_id: int, *, replaced: bool) -> bool:
+        """A worker has ended. Whether that is all: it was let go.
+
+        It may have died before it was told to go, and been replaced: then that one is let go.
+        """
         was_let_go = worker_id in self._retiring
-        self._retiring.discard(worker_id)
+        if was_let_go and replaced:
+            self._backend.retire(worker_id)
+        else:
+            self._retiring.discard(worker_id)
         return was_let_go
 
     def has_left(self, worker_id: int) -> None:
@@ -166,18 +172,17 @@ class Rations:
                 continue
             state = self._units[unit]
             if state.worker_id in self._absent:  # it was let go for another unit's sake
-                is_told_again = state.slot is not None
+                self._held.put_back(unit)
                 self._take_back(state.worker_id)
-                if is_told_again:
-                    continue
+                continue
             others = self._allowance.retire_all_but(state.worker_id) if state.alone else []
             for worker_id in others:
                 self._retire(worker_id)
             if others:
-                self._held.holds_back(unit, alone=True)
+                self._held.put_back(unit)
             else:
                 self._orders.order(unit)
 
     def let_go(self) -> list[int]:
         """All that wait: the epoch they are of was left, and workers do what they were given."""
-        return self._held.let_go()
+        return [unit for unit in self._held.let_go() if unit in self._units]

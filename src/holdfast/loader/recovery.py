@@ -23,6 +23,7 @@ class Where(Enum):
     NOTHING = "nothing"
     SAMPLE = "one sample"
     MANY = "samples that one call loads"
+    STREAM = "an iterable that was run up to where it had been, and there was no memory for it"
     BATCH = "a batch that is being made or sent, or samples that can be loaded each, but not together"
 
 
@@ -37,8 +38,12 @@ class Decision(Enum):
     BAD_BATCH = "no batch can be made of these samples"
 
 
-def where(doing: Doing, *, one_by_one: bool = False) -> Where:
-    """`one_by_one`: its unit was being loaded one sample at a time already."""
+def where(doing: Doing, *, one_by_one: bool = False, is_for_memory: bool = False) -> Where:
+    """`one_by_one`: its unit was being loaded one sample at a time already. `is_for_memory`: it was killed for want of
+    that; else an iterable that is run again is nobody's sample.
+    """
+    if doing.phase is Phase.REPLAY and is_for_memory:
+        return Where.STREAM
     if doing.phase is Phase.FETCH and doing.position >= 0:
         return Where.SAMPLE
     if doing.phase is Phase.FETCH:
@@ -58,4 +63,4 @@ def decide(place: Where, reason: Reason, deaths: int, max_retries: int, *, is_cr
         return Decision.ONE_BY_ONE
     if deaths <= max_retries:
         return Decision.RETRY
-    return Decision.BAD_SAMPLE if place is Where.SAMPLE else Decision.BAD_BATCH
+    return Decision.BAD_BATCH if place is Where.BATCH else Decision.BAD_SAMPLE

@@ -26,6 +26,7 @@ from holdfast.workers import messages
 from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.losses import attach, incident_of
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 
@@ -46,6 +47,9 @@ class Deliveries(Protocol):
 
     def issue(self, unit: int) -> None:
         """Send it, once more if need be."""
+
+    def holds_back(self, unit: int) -> bool:
+        """Whether it has to wait, if it were to be sent: then it does, and is sent when it may be."""
 
     def fail(self, unit: int, error: BaseException) -> None:
         """Deliver an exception in its place."""
@@ -89,12 +93,16 @@ class Rescue:
         self._start_method = start_method
         self._due: list[tuple[WorkerLost, Callable[[], None]]] = []  # noted once the replacement has its work
         self._windows: dict[int, RestartWindow] = {}
+        self._to_restore: set[int] = set()  # workers that take up their progress with the next unit
         self._has_grown: set[tuple[int, bool]] = set()
 
     # -- a worker is gone ------------------------------------------------------------------------------------------
 
     def worker_lost(self, lost: WorkerLost) -> None:
         units = self._units.sent_to(lost.worker_id)
+        if units and lost.doing.phase is Phase.REPLAY and losses.is_for_want_of_memory(lost):
+            # it was for its next unit's sake that it ran the iterable again
+            lost = dataclasses.replace(lost, doing=lost.doing._replace(unit=units[0], position=0))
         if not lost.replaced and self._deliveries.is_active(lost.worker_id):
             self._deliveries.give_up(self._blame(losses.died_starting(lost), self._note(lost, None, "raised")))
         elif not self._deliveries.is_active(lost.worker_id):
@@ -129,23 +137,56 @@ class Rescue:
         self._ledger.note(error.incident)
 
     def carry_on(self, worker_id: int) -> None:
-        """The new life of a worker takes up the old one's progress, and what it had not finished."""
-        self._progress.restore(worker_id, self._deliveries.issue, goes_on=self._deliveries.has_more(worker_id))
+        """The new life of a worker takes up the old one's progress, and what it had not finished.
+
+        To run an iterable again may take as much memory as to load a unit: it waits until there is one, and with it.
+        """
+        if self._is_iterable:
+            self._let_go_of_left(worker_id)
+        units = self._units.sent_to(worker_id)
+        if self._is_iterable and self._deliveries.has_more(worker_id) and self._have_to_wait(units):
+            self._to_restore.add(worker_id)
+        else:
+            self._restore(worker_id, self._deliveries.issue)
+
+    def _let_go_of_left(self, worker_id: int) -> None:
+        """Units of an epoch that was left early cannot wait: they would be loaded in the next, from its elements."""
+        left = [unit for unit in self._units.sent_to(worker_id) if self._deliveries.batch_number(unit) < 0]
+        if left and self._deliveries.holds_back(left[0]):
+            for unit in left:
+                self._units.give_up(unit)
+
+    def _have_to_wait(self, units: list[int]) -> bool:
+        if units and (self._deliveries.batch_number(units[0]) < 0 or not self._deliveries.holds_back(units[0])):
+            return False
+        return all(self._deliveries.holds_back(unit) for unit in units)
+
+    def take_up(self, worker_id: int) -> None:
+        """A worker is about to be sent a unit: if it has not been told yet how far it was, now is the time."""
+        if worker_id in self._to_restore:
+            self._restore(worker_id, lambda unit: None)
+
+    def _restore(self, worker_id: int, issue: Callable[[int], None]) -> None:
+        self._to_restore.discard(worker_id)
+        self._progress.restore(worker_id, issue, goes_on=self._deliveries.has_more(worker_id))
 
     def _settle(self, lost: WorkerLost, suspect: int | None) -> bool:
         """Decide about the unit in hand. False if nothing can go on."""
         state = self._units[suspect] if suspect is not None else None
-        place = recovery.where(lost.doing, one_by_one=state.one_by_one) if state is not None else Where.NOTHING
-        is_crowded_out = False
-        if state is not None and losses.is_for_want_of_memory(lost):
+        place, is_crowded_out = Where.NOTHING, False
+        is_for_memory = state is not None and losses.is_for_want_of_memory(lost)
+        if state is not None:
+            place = recovery.where(lost.doing, one_by_one=state.one_by_one, is_for_memory=is_for_memory)
+        if state is not None and is_for_memory:
             lost = losses.with_needs(lost, self._deliveries.memory_ran_out())
             is_crowded_out = not state.alone and self._num_workers > 1
             state.alone = True
-        deaths = 0 if is_crowded_out else _count_death(state, place, lost)
+        is_nobodys = losses.is_for_what_it_kept(lost)
+        deaths = 0 if is_crowded_out or is_nobodys else _count_death(state, place, lost)
         decision = recovery.decide(place, lost.reason, deaths, self._policy.max_retries, is_crowded_out=is_crowded_out)
         if decision is Decision.RESTART:
             self._note_later(lost, state, "restarted", deaths)
-            return self._is_within_bounds(lost)
+            return is_nobodys or self._is_within_bounds(lost)
         assert suspect is not None
         assert state is not None
         if decision is Decision.ONE_BY_ONE:
@@ -273,7 +314,7 @@ class Rescue:
     def note_timeout(self, error: BaseException, timeout_s: float) -> None:
         noted = losses.incident_of_timeout(timeout_s, epoch=self._bad.epoch)
         self._ledger.note(noted)
-        losses.attach(error, noted)
+        attach(error, noted)
 
     # -- a worker says that samples are bad ------------------------------------------------------------------------
 
@@ -316,6 +357,18 @@ class Rescue:
         if fate is Fate.AGAIN:
             self._deliveries.issue(unit)
 
+    def load_again(self, unit: int, worker_id: int, failure: Failure) -> None:
+        """Memory was refused to a worker that keeps too much of it to tell whose fault that is. It leaves, and whoever
+        comes after it loads the unit.
+        """
+        state = self._units[unit]
+        sample = messages.BadSample(failure.position, state.attempt, tuple(failure), loaded=False)
+        self._note_raised(unit, worker_id, sample, "retried", () if self._is_iterable else state.listed)
+        if self._is_iterable and self._deliveries.batch_number(unit) < 0:
+            self._units.give_up(unit)  # of an epoch that was left: it must not be loaded in the next
+        else:
+            self._deliveries.issue(unit)
+
     def bad_batch(self, unit: int, worker_id: int, failure: Failure) -> None:
         """collate_fn raised, or what it made cannot be sent, at every attempt."""
         state, batch, cause = self._units[unit], self._deliveries.batch_number(unit), losses.raised(failure)
@@ -329,7 +382,7 @@ class Rescue:
                 fate = self._bad.give_up_batch(batch, state, f"its batch: {cause}")
                 done = _said(fate, self._policy.on_error)
         finally:  # also when it was one too many
-            noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
+            noted = incident_of(failure, done, self._start_method, worker_id=worker_id, **self._at(unit))
             self._ledger.note(noted)
         self._seal(unit, fate, self._blame(rebuild(failure), noted) if fate is Fate.RAISE else None)
         if fate is Fate.AGAIN:
@@ -366,7 +419,7 @@ class Rescue:
 
     def _blame(self, error: BaseException, noted: Incident | None) -> BaseException:
         if noted is not None:
-            losses.attach(error, noted)
+            attach(error, noted)
         return error
 
     def _note_raised(
@@ -377,16 +430,16 @@ class Rescue:
         if sample.position >= 0:
             index = (worker_id, sample.position) if self._is_iterable else listed[sample.position]
         place = self._at(unit, sample.attempts)
-        noted = losses.incident_of(failure, done, self._start_method, worker_id=worker_id, sample_index=index, **place)
+        noted = incident_of(failure, done, self._start_method, worker_id=worker_id, sample_index=index, **place)
         self._ledger.note(noted)
         return noted
 
 
 def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int:
     """How often a worker was lost at this sample, or this batch, with this one."""
-    if state is None or place not in (Where.SAMPLE, Where.BATCH):
+    if state is None or place not in (Where.SAMPLE, Where.STREAM, Where.BATCH):
         return 0
-    if place is Where.BATCH:
+    if place is not Where.SAMPLE:
         state.batch_deaths += 1
         return state.batch_deaths
     key = state.place(lost.doing.position)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-_ROOT = Path("/")
+from holdfast.cgroup_files import ROOT, directories_of
+
 _NO_LIMIT = 1 << 60  # version 1 says a huge number where there is none
 
 
@@ -60,21 +61,11 @@ class MemoryCgroup:
         return _number(self.directory / ("memory.usage_in_bytes" if self.version == 1 else "memory.current"))
 
 
-def memory_cgroup_of(pid: int | str, root: Path = _ROOT) -> MemoryCgroup | None:
+def memory_cgroup_of(pid: int | str, root: Path = ROOT) -> MemoryCgroup | None:
     """Where the memory of a process is counted; None where that cannot be told. `root` is for recorded trees."""
-    proc = root / "proc" / str(pid)
-    try:
-        paths = dict(_controllers((proc / "cgroup").read_text()))
-        mounts = _mounts((proc / "mountinfo").read_text())
-    except (OSError, ValueError):  # gone, or not as we know it
-        return None
-    for controller, version in (("memory", 1), ("", 2)):
-        if controller in paths and controller in mounts:
-            mount_root, mount_point = mounts[controller]
-            below = paths[controller].removeprefix(mount_root.rstrip("/")).lstrip("/")
-            directory = root / mount_point.lstrip("/") / below
-            if (directory / ("memory.oom_control" if version == 1 else "memory.events")).exists():
-                return MemoryCgroup(directory, version)
+    for path, version in directories_of(pid, "memory", root):
+        if (path / ("memory.oom_control" if version == 1 else "memory.events")).exists():
+            return MemoryCgroup(path, version)
     return None
 
 
@@ -90,37 +81,14 @@ def left_bytes(limited: Iterable[MemoryCgroup]) -> int | None:
     return min((nbytes for nbytes in left if nbytes is not None), default=None)
 
 
-def host_kills(root: Path = _ROOT) -> int | None:
+def host_kills(root: Path = ROOT) -> int | None:
     """How many processes of the whole machine the out-of-memory killer has ended since it started."""
     return _counter(root / "proc" / "vmstat", "oom_kill")
 
 
-def host_available_bytes(root: Path = _ROOT) -> int | None:
+def host_available_bytes(root: Path = ROOT) -> int | None:
     kilobytes = _counter(root / "proc" / "meminfo", "MemAvailable:")
     return None if kilobytes is None else kilobytes * 1024
-
-
-def _controllers(text: str) -> list[tuple[str, str]]:
-    """(controller, path) of each line of /proc/PID/cgroup; the controller of version 2 is ""."""
-    found: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        found.extend((controller, path) for controller in controllers.split(","))
-    return found
-
-
-def _mounts(text: str) -> dict[str, tuple[str, str]]:
-    """Of /proc/PID/mountinfo, by controller: which part of the hierarchy is mounted, and where."""
-    found: dict[str, tuple[str, str]] = {}
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        _, _, _, mount_root, mount_point, *_ = before.split()
-        if kind == "cgroup2":
-            found.setdefault("", (mount_root, mount_point))
-        elif kind == "cgroup" and "memory" in options.split(","):
-            found.setdefault("memory", (mount_root, mount_point))
-    return found
 
 
 def _counter(path: Path, name: str) -> int | None:

@@ -14,13 +14,14 @@ _UNITS = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
+_MOST = 1 << 62  # more than any machine has, and more than the kernel can be told
 _SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)
 
 
 def parse_bytes(name: str, value: object) -> int:
     """A number of bytes. `name` is the argument that it was given as."""
     nbytes = _bytes_of(value)
-    if nbytes is None or nbytes < 1:
+    if nbytes is None:
         raise ValueError(f'{name}={value!r} must be a number of bytes above 0, or a size such as "4GB" or "512MiB"')
     return nbytes
 
@@ -33,7 +34,7 @@ def parse_budget(name: str, value: object) -> int | float:
             return share
         raise ValueError(f'{name}={value!r} must be above 0% and at most 100% of the memory there is, such as "80%"')
     nbytes = _bytes_of(value)
-    if nbytes is None or nbytes < 1:
+    if nbytes is None:
         raise ValueError(
             f'{name}={value!r} must be a number of bytes above 0, a size such as "16GB", or a share: "80%"'
         )
@@ -41,9 +42,11 @@ def parse_budget(name: str, value: object) -> int | float:
 
 
 def _bytes_of(value: object) -> int | None:
+    """None: that is no size, or none that memory can have."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return value if 1 <= value <= _MOST else None
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2].lower() not in _UNITS:
         return None
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    nbytes = float(match[1]) * _UNITS[match[2].lower()]  # (infinite, with hundreds of digits)
+    return int(nbytes) if 1 <= nbytes <= _MOST else None

@@ -29,20 +29,24 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the loader says of itself."""
+    """What a loader, a pool or a group of ranks says of itself."""
 
     holdfast_version: str
     torch_version: str
     num_workers: int
     start_method: str | None
     batch_size: int | None
-    dataset: str
-    """The name of its class."""
+    dataset: str | None
+    """The name of its class; None: it runs calls."""
     dataset_length: int | None
     """None: it has none, or does not know it."""
     rank: int | None = None
     world_size: int | None = None
     python_version: str = field(default_factory=platform.python_version)
+    front: str = "DataLoader"
+    """What the user made: that, or what runs calls."""
+    function: str | None = None
+    """Of calls: the name of the first."""
 
 
 def start_line(facts: RunFacts, run_id: str, started: float) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def find_array(array: Array) -> tuple[Place, ArrayForm] | None:
 
 
 def _short(dtype: np.dtype[Any]) -> str | np.dtype[Any]:
-    """Its short name, where that says everything."""
-    return dtype.str if dtype.names is None and dtype.subdtype is None and dtype.metadata is None else dtype
+    """Its short name, where that says everything: not of a dtype of another library, bfloat16 for example."""
+    return dtype.str if dtype.metadata is None and np.dtype(dtype.str) == dtype else dtype
 
 
 def _bounds(array: Array) -> tuple[int, int]:

@@ -51,6 +51,7 @@ def _register_ours() -> None:
         ForkingPickler.register(kind, reduce)
     ForkingPickler.register(np.ndarray, functools.partial(_reduce_array, pickle.DEFAULT_PROTOCOL))
     pickling.job_reducers[np.ndarray] = functools.partial(_reduce_array, 5)
+    pickling.handle_makers[np.ndarray] = _array_handle
 
 
 def _register_torch() -> None:
@@ -64,6 +65,7 @@ def _register_torch() -> None:
         (torch.UntypedStorage, _reduce_storage),  # all other tensors are reduced to one
     ):
         ForkingPickler.register(kind, functools.partial(reduce, torchs[kind]))
+    pickling.handle_makers[torch.Tensor] = _tensor_handle
     collate_as_they_are = default_collate_fn_map[bytes]
     default_collate_fn_map.setdefault(SharedBytes, collate_as_they_are)
     # `default_collate` makes tensors of read-only arrays only to copy them, and torch warns of it in every worker.
@@ -95,21 +97,34 @@ def _reduce_bytes(shared: SharedBytes) -> Reduced:
 
 
 def _reduce_array(protocol: int, array: Array) -> Reduced:
+    return _array_handle(array) or array.__reduce_ex__(protocol)
+
+
+def _array_handle(array: Array) -> Reduced | None:
     found = arrays.find_array(array)
     if found is None:
-        return array.__reduce_ex__(protocol)
+        return None
     place, form = found
     return read_array, (place.handle, tuple(form))
 
 
 def _reduce_tensor(otherwise: Callable[[Any], Reduced], tensor: Any) -> Reduced:
-    if not arrays.is_dense(tensor) or tensor.grad_fn is not None or not arrays.is_shared_tensor(tensor):
+    if not _is_shared(tensor):
         return otherwise(tensor)
-    found = arrays.find_tensor(tensor)
+    return _tensor_handle(tensor) or _reduce_written(tensor)
+
+
+def _tensor_handle(tensor: Any) -> Reduced | None:
+    """None also of one that was written to in this process."""
+    found = arrays.find_tensor(tensor) if _is_shared(tensor) else None
     if found is None:
-        return _reduce_written(tensor)
+        return None
     place, form = found
     return read_tensor, (place.handle, tuple(form))
+
+
+def _is_shared(tensor: Any) -> bool:
+    return arrays.is_dense(tensor) and tensor.grad_fn is None and arrays.is_shared_tensor(tensor)
 
 
 def _reduce_written(tensor: Any) -> Reduced:

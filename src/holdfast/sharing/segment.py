@@ -157,17 +157,26 @@ def _memory_at(address: int, nbytes: int) -> Any:
 
 
 def was_written(memory: Any, address: int, nbytes: int) -> bool:
-    """Whether this process has changed any of these bytes, or their neighbours, for itself.
+    """Whether this process has changed any of these bytes for itself.
 
-    Who sends a tensor on sends what it holds. The kernel knows which pages are no longer the file's.
+    Who sends a tensor on sends what it holds. The kernel knows which pages are no longer the file's. What is in them
+    may still be: the first and the last page are often a neighbour's as well.
     """
+    start, end = address - memory.address, address - memory.address + nbytes
     try:
-        return _has_own_pages(address, nbytes)
+        pages = _own_pages(address, nbytes)
     except (OSError, ValueError):  # not Linux, or no /proc
-        return _differs(memory, address - memory.address, nbytes)
+        return _differs(memory, start, nbytes)
+    for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1) if len(pages) else ():
+        first = max(start, int(run[0]) * PAGE - memory.address)
+        after = min(end, (int(run[-1]) + 1) * PAGE - memory.address)
+        if _differs(memory, first, after - first):
+            return True
+    return False
 
 
-def _has_own_pages(address: int, nbytes: int) -> bool:
+def _own_pages(address: int, nbytes: int) -> Array:
+    """The numbers of the pages that are this process's own."""
     first, end = address // PAGE, -(-(address + nbytes) // PAGE)
     with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
         entries = np.frombuffer(os.pread(file.fileno(), 8 * (end - first), 8 * first), np.uint64)
@@ -175,7 +184,7 @@ def _has_own_pages(address: int, nbytes: int) -> bool:
         raise ValueError("not every page was told of")
     is_there = entries >> np.uint64(62) != 0  # in memory, or swapped out
     is_of_the_file = entries >> np.uint64(61) & np.uint64(1) != 0
-    return bool((is_there & ~is_of_the_file).any())
+    return first + np.flatnonzero(is_there & ~is_of_the_file)
 
 
 def _differs(memory: Any, start: int, nbytes: int) -> bool:

@@ -10,7 +10,7 @@
 - What is not a plain dense CPU tensor (sparse, nested, quantized, a subclass) is taken apart by its own reduction; its
   parts come back here as storages or plain tensors.
 
-Runs in: worker process (Encoder), main process (decode).
+Runs in: worker process (encode), main process (decode); of the arguments of a call, the other way round.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import pickle
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
 import cloudpickle
 import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.transport.slots import Slot, SlotPool
+from holdfast.transport.slots import ViewRef
 from holdfast.transport.writer import SlotWriter
 
 _INLINE_LAYOUT = 16 * 1024  # a larger one goes into the slot itself: sockets carry small messages
@@ -52,8 +52,8 @@ TensorRow = tuple[int, int, int, tuple[int, ...], tuple[int, ...] | None, bool]
 # -- encoding, in the worker -------------------------------------------------------------------------------------------
 
 
-class _Encoding:
-    """State of one batch being taken apart; shared by the two picklers below."""
+class Encoding:
+    """State of one batch being taken apart; shared by the picklers."""
 
     def __init__(self, writer: SlotWriter) -> None:
         self.writer = writer
@@ -148,7 +148,7 @@ class _BatchPickler(pickle.Pickler):
 
     reducer_override: Any
 
-    def __init__(self, file: io.BytesIO, encoding: _Encoding) -> None:
+    def __init__(self, file: io.BytesIO, encoding: Encoding) -> None:
         super().__init__(file, protocol=5, buffer_callback=encoding.keep_buffer)
         self.reducer_override = encoding.reduce
 
@@ -156,7 +156,7 @@ class _BatchPickler(pickle.Pickler):
 class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """For what the main process cannot look up by name: lambdas, local classes, notebook classes under spawn."""
 
-    def __init__(self, file: io.BytesIO, encoding: _Encoding) -> None:
+    def __init__(self, file: io.BytesIO, encoding: Encoding) -> None:
         super().__init__(file, protocol=5, buffer_callback=encoding.keep_buffer)
         self._encoding = encoding
 
@@ -165,25 +165,33 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj) if reduced is NotImplemented else reduced
 
 
-def encode(batch: object, writer: SlotWriter) -> bytes | Range:
-    """Lay `batch` out in the areas of `writer`. Returns the marshalled layout, or its place in the slot."""
+MakePickler = Callable[[io.BytesIO, Encoding], Any]
+
+
+def encode(
+    batch: object, writer: SlotWriter, plainly: MakePickler = _BatchPickler, by_value: MakePickler = _ByValuePickler
+) -> bytes | Range:
+    """Lay `batch` out in the areas of `writer`. Returns the marshalled layout, or its place in the slot.
+
+    What `plainly` cannot pickle is left to `by_value`.
+    """
     try:
         if type(batch) is Tensor and _is_plain(batch):
-            structure, encoding = _ONE_TENSOR, _Encoding(writer)
+            structure, encoding = _ONE_TENSOR, Encoding(writer)
             encoding.tensors.append(batch)
         else:
-            structure, encoding = _pickle_with(_BatchPickler, batch, writer)
+            structure, encoding = _pickle_with(plainly, batch, writer)
     except (pickle.PicklingError, AttributeError, TypeError):
-        structure, encoding = _pickle_with(_ByValuePickler, batch, writer)
-    storages, tensors = _place(encoding)
+        structure, encoding = _pickle_with(by_value, batch, writer)
+    storages, tensors = _place(encoding) if encoding.tensors or encoding.storages else ((), ())
     whole, buffers, out_of_band = len(encoding.storages), tuple(encoding.buffers), tuple(encoding.out_of_band)
     packed = marshal.dumps((structure, storages, whole, tensors, buffers, out_of_band))
     return packed if len(packed) <= _INLINE_LAYOUT else writer.write(packed)
 
 
-def _pickle_with(pickler: Any, batch: object, writer: SlotWriter) -> tuple[bytes, _Encoding]:
+def _pickle_with(pickler: MakePickler, batch: object, writer: SlotWriter) -> tuple[bytes, Encoding]:
     file = io.BytesIO()
-    encoding = _Encoding(writer)
+    encoding = Encoding(writer)
     pickler(file, encoding).dump(batch)
     return file.getvalue(), encoding
 
@@ -218,7 +226,7 @@ class _Part:
         self.high = high
 
 
-def _place(encoding: _Encoding) -> tuple[tuple[Range, ...], tuple[TensorRow, ...]]:
+def _place(encoding: Encoding) -> tuple[tuple[Range, ...], tuple[TensorRow, ...]]:
     """Give each distinct storage its range, copy what is not there yet, and describe the tensors."""
     # Whole storages come first: `_storage(k)` counts on their numbers.
     parts = [_Part(k, storage, 0, storage.nbytes()) for k, storage in enumerate(encoding.storages)]
@@ -279,7 +287,26 @@ def _place_part(part: _Part, writer: SlotWriter) -> Range:
     return area, start, nbytes
 
 
-# -- decoding, in the main process -------------------------------------------------------------------------------------
+# -- decoding, in the main process; of arguments, in a worker ----------------------------------------------------------
+
+
+class Readable(Protocol):
+    """An area, as who decodes sees it."""
+
+    def peek(self, start: int, nbytes: int) -> memoryview:
+        """Bytes to be read at once and not kept."""
+
+
+Area = TypeVar("Area", bound=Readable)
+Area_contra = TypeVar("Area_contra", contravariant=True)
+
+
+class Lender(Protocol[Area_contra]):
+    """Gives out parts of an area, and knows when the last view of one is gone."""
+
+    def hand_out(self, slot: Area_contra, start: int, nbytes: int) -> tuple[memoryview, ViewRef]: ...
+
+    def hand_out_array(self, slot: Area_contra, start: int, nbytes: int) -> np.ndarray[Any, Any]: ...
 
 
 class _Decoding(threading.local):
@@ -318,11 +345,13 @@ def _typed_storage(untyped: torch.UntypedStorage, dtype: torch.dtype) -> torch.T
     return torch.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)  # type: ignore[no-untyped-call]
 
 
-def decode(packed: bytes | Range, areas: list[Slot], pool: SlotPool) -> Any:
+def decode(packed: bytes | Range, areas: Sequence[Area], pool: Lender[Area]) -> Any:
     """Rebuild a batch as views of its slots. The slots are the pool's business again when the views are gone."""
     structure, ranges, whole, rows, buffers, out_of_band = marshal.loads(
         packed if isinstance(packed, bytes) else areas[packed[0]].peek(packed[1], packed[2])
     )
+    if not (ranges or buffers or out_of_band or rows):
+        return pickle.loads(structure)
     if not whole and all(row[0] == k and row[4] is None for k, row in enumerate(rows)):
         storages: list[torch.UntypedStorage] = []
         tensors = [_build_alone(row, rng, areas, pool) for row, rng in zip(rows, ranges, strict=True)]
@@ -360,12 +389,12 @@ def _no_word_of_typed_storages() -> Iterator[None]:
         yield
 
 
-def _build_buffer(rng: Range, areas: list[Slot], pool: SlotPool) -> np.ndarray[Any, Any]:
+def _build_buffer(rng: Range, areas: Sequence[Area], pool: Lender[Area]) -> np.ndarray[Any, Any]:
     area, start, nbytes = rng
     return pool.hand_out_array(areas[area], start, nbytes)
 
 
-def _build_alone(row: TensorRow, rng: Range, areas: list[Slot], pool: SlotPool) -> Tensor:
+def _build_alone(row: TensorRow, rng: Range, areas: Sequence[Area], pool: Lender[Area]) -> Tensor:
     """The common case: a contiguous tensor with a storage of its own."""
     _, code, offset, shape, _, requires_grad = row
     dtype = _DTYPES[code]
@@ -375,7 +404,7 @@ def _build_alone(row: TensorRow, rng: Range, areas: list[Slot], pool: SlotPool) 
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-def _build_storage(rng: Range, areas: list[Slot], pool: SlotPool) -> torch.UntypedStorage:
+def _build_storage(rng: Range, areas: Sequence[Area], pool: Lender[Area]) -> torch.UntypedStorage:
     area, start, nbytes = rng
     if nbytes == 0:
         return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]

@@ -13,9 +13,11 @@ import ast
 import contextlib
 import functools
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any
 
 
 def finds_again(obj: object) -> bool:
@@ -28,6 +30,39 @@ def finds_again(obj: object) -> bool:
     for part in qualname.split("."):
         found = getattr(found, part, None)
     return found is obj
+
+
+class SentByName:
+    """Which classes and functions of `__main__` running workers have under their names: those are sent by name.
+
+    Forked ones have what there was when they were forked, `__main__` as it is when this is made. New interpreters have
+    what the import of the script gives them.
+    """
+
+    def __init__(self, *, is_forked: bool) -> None:
+        self._inherited: dict[str, Any] | None = None
+        if is_forked:
+            found = vars(sys.modules["__main__"]).items()
+            self._inherited = {name: value for name, value in found if isinstance(value, type | FunctionType)}
+        self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+    def __contains__(self, obj: Any) -> bool:
+        try:
+            known = self._known.get(obj)
+            if known is None:
+                known = self._known[obj] = self._look(obj)
+        except TypeError:  # a metaclass of the user's may keep a class from being hashed
+            known = self._look(obj)
+        return known
+
+    def _look(self, obj: Any) -> bool:
+        if self._inherited is None:
+            return finds_again(obj)
+        first, *rest = obj.__qualname__.split(".")
+        found: object = self._inherited.get(first)
+        for part in rest:
+            found = getattr(found, part, None)
+        return found is obj
 
 
 @contextlib.contextmanager

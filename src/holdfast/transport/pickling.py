@@ -24,11 +24,14 @@ import cloudpickle
 
 from holdfast.errors import NotPicklable
 from holdfast.transport import main_module
+from holdfast.transport.main_module import SentByName
 
 # `import torch` adds torch's to it: where there is a tensor, they are there.
 _MULTIPROCESSING_REDUCERS: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
 # What goes before them here. (A reducer is not told the protocol, and ours is a later one than multiprocessing's.)
 job_reducers: dict[type, Any] = {}
+# By type, what gives the handle of something that lies in shared memory for good; None: it does not.
+handle_makers: dict[type, Callable[[Any], Any]] = {}
 
 
 class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -39,18 +42,28 @@ class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
         job_reducers, _MULTIPROCESSING_REDUCERS, cloudpickle.Pickler.dispatch_table
     )
 
-    def __init__(self, file: io.BytesIO, buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> None:
+    def __init__(
+        self,
+        file: io.BytesIO,
+        buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+        by_name: SentByName | None = None,
+    ) -> None:
+        """`by_name`: what workers have of `__main__`; None: what they will find when they import the script."""
         super().__init__(file, protocol=5, buffer_callback=buffer_callback)
         self.modules: set[str] = set()
+        self._by_name = by_name
 
     def reducer_override(self, obj: Any) -> Any:
         owner = obj if isinstance(obj, type | FunctionType) else type(obj)
         module = getattr(owner, "__module__", None)
         if isinstance(module, str):
             self.modules.add(module)
-        if module == "__main__" and owner is obj and main_module.finds_again(obj):
+        if module == "__main__" and owner is obj and self._is_known(obj):
             return NotImplemented  # by name
         return super().reducer_override(obj)
+
+    def _is_known(self, obj: Any) -> bool:
+        return main_module.finds_again(obj) if self._by_name is None else obj in self._by_name
 
 
 def dumps(obj: object, name: str) -> tuple[bytes, frozenset[str]]:
@@ -94,7 +107,7 @@ def find_culprit(obj: object, path: str, depth: int = 12) -> tuple[str, object]:
     """Follow the parts that fail to pickle down to the smallest one."""
     if depth:
         for child_path, child in _parts(obj, path):
-            if not _pickles(child):
+            if not pickles(child):
                 return find_culprit(child, child_path, depth - 1)
     return path, obj
 
@@ -112,7 +125,8 @@ def _parts(obj: object, path: str) -> Iterator[tuple[str, object]]:
         yield from ((f"{path}.{name}", value) for name, value in vars(obj).items())
 
 
-def _pickles(obj: object) -> bool:
+def pickles(obj: object) -> bool:
+    """Whether it can be sent at all."""
     try:
         JobPickler(io.BytesIO()).dump(obj)
     except Exception:

@@ -1,4 +1,4 @@
-"""The border between the loader and whatever runs its workers.
+"""The border between the loader, or a pool, and whatever runs its workers.
 
 The loader decides what is to be done; a backend moves messages and reports what it saw. A backend never decides about
 data: it says that a worker is gone and what it had been doing, and starts the next life.
@@ -19,6 +19,7 @@ from holdfast.diagnosis import inquiry
 from holdfast.diagnosis.evidence import Diagnosis, Evidence
 from holdfast.transport.segments import Handle
 from holdfast.transport.slots import Slot, SlotPool
+from holdfast.workers.bell import Bell
 from holdfast.workers.board import Doing, WorkerMemory
 from holdfast.workers.job import Job
 from holdfast.workers.messages import Epoch, Reason, Result, Unit
@@ -58,6 +59,7 @@ class SupervisorLost:
     """
 
     evidence: Evidence
+    doing: tuple[Doing, ...] = ()  # of each worker, when it was ended
 
     @property
     def pid(self) -> int | None:
@@ -101,7 +103,7 @@ class WorkerHandle(Protocol):
 
 
 class WorkerBackend(Protocol):
-    """Runs the workers of one iterator."""
+    """Runs the workers of one iterator, or of one pool. All of it is called by one thread."""
 
     @property
     def workers(self) -> Sequence[WorkerHandle]: ...
@@ -135,6 +137,12 @@ class WorkerBackend(Protocol):
         The deque is the backend's own. Who has dealt with an event takes it out; what is left is given again.
         """
 
+    def end_all(self) -> None:
+        """End all workers now. What they had finished is kept, and `start_over` starts them anew."""
+
+    def wake_for(self, bell: Bell) -> None:
+        """Have `wait` return when the bell sounds, though nothing may have happened. For who submits from elsewhere."""
+
     def start_over(self) -> None:
         """End all workers and start them anew, as if the supervisor had been lost. What they had finished is kept.
 
@@ -143,6 +151,9 @@ class WorkerBackend(Protocol):
 
     def resume(self, epoch: Epoch, worker_id: int | None = None) -> None:
         """Tell all workers, or one, that a new epoch begins."""
+
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        """The worker is to begin none of its units up to this one. Returns the latest that it may have begun."""
 
     def retire(self, worker_id: int) -> None:
         """Let a worker end after what it has in hand; it is not replaced."""

@@ -2,9 +2,11 @@
 
     row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long;
                 the main process: whether it is closing, and what its slots take
-    row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, and
-                what it has of memory: when it was ready, at most while it loaded a unit, between units;
-                written by others: whether it is to leave, and what it had when it was born
+    row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, how long
+                and what it may take if that is its own, and what it has of memory: when it was ready, at most while
+                it loaded a unit, between units;
+                written by others: whether it is to leave, what it had when it was born, and up to which
+                of its units all have been taken back
 
 A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
 change: a row that stays the same over many of the reader's own ticks is a worker that hangs. No clock is written.
@@ -20,12 +22,14 @@ from typing import Any, NamedTuple
 
 from holdfast.transport import names
 from holdfast.transport.segments import PAGE, Segment
+from holdfast.workers import barriers
 from holdfast.workers.passing import PassedSegment
 
 _FIELDS = 16  # 128 bytes a row: no two processes write to one cache line
 _TICK, _BUSY, _CLOSING, _IMPORTING, _SLOT_BYTES = 0, 1, 2, 3, 4
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
-START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES = 6, 7, 8, 9, 10
+START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES, LIMIT_MS = 6, 7, 8, 9, 10, 11
+TAKEN_BACK, LIMIT_BYTES = 12, 13
 
 
 class Phase(IntEnum):
@@ -65,6 +69,8 @@ class Doing(NamedTuple):
     life: int
     span: int = 1  # samples that the present step is about: what a deadline for one sample is multiplied by
     attempt: int = 0  # goes up with every further attempt at the same thing, so that two do not look like one
+    limit_ms: int = 0  # of a call that has a time limit of its own; below 0: it has none
+    limit_bytes: int = 0  # of a call that has a memory limit of its own
 
     @property
     def words(self) -> str:
@@ -79,6 +85,7 @@ class WorkerMemory(NamedTuple):
     born: int  # when it was born: not its own
     peak: int  # at most, while it loaded its last units
     kept: int  # between units
+    start: int = 0  # when it was ready for its first unit
 
 
 class Board:
@@ -119,28 +126,35 @@ class Board:
     def doing(self, worker_id: int) -> Doing:
         row = self.row(worker_id)
         unit = row[UNIT]
-        return Doing(Phase(row[PHASE]), unit, row[POSITION], row[LIFE], row[SPAN], row[ATTEMPT])
-
-    def start_bytes(self, worker_id: int) -> int:
-        """A worker's own memory when it was ready for its first unit; 0: it is not yet."""
-        return int(self.row(worker_id)[START_BYTES])
+        phase, position, life = Phase(row[PHASE]), row[POSITION], row[LIFE]
+        return Doing(phase, unit, position, life, row[SPAN], row[ATTEMPT], row[LIMIT_MS], row[LIMIT_BYTES])
 
     def memory(self, worker_id: int) -> WorkerMemory:
         row = self.row(worker_id)
-        return WorkerMemory(row[BORN_BYTES], row[PEAK_BYTES], row[KEPT_BYTES])
+        return WorkerMemory(row[BORN_BYTES], row[PEAK_BYTES], row[KEPT_BYTES], row[START_BYTES])
 
     def forget_memory(self) -> None:
         """All workers are gone: what they had is free, and those to come have nothing yet."""
         for worker_id in range(self.num_workers):
             row = self.row(worker_id)
-            row[PEAK_BYTES] = row[KEPT_BYTES] = 0
+            row[START_BYTES] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
 
     def reset(self, worker_id: int, life: int, born_bytes: int = 0) -> None:
         """For the next life. `born_bytes` is what it shares with the process it is a fork of."""
         row = self.row(worker_id)
         row[START_BYTES] = row[LEAVE] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
+        row[LIMIT_MS] = row[LIMIT_BYTES] = 0
         row[BORN_BYTES] = born_bytes
+        row[TAKEN_BACK] = -1
         row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = Phase.STARTING, -1, -1, life, 1
+
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        """The worker is to begin none of its units up to this one. Returns the latest that it may have begun: those
+        after it are surely left alone. Without a barrier none is.
+        """
+        row = self.row(worker_id)
+        row[TAKEN_BACK] = max(last_unit, row[TAKEN_BACK])
+        return int(row[UNIT]) if barriers.on_every_core() else last_unit
 
     def tick(self) -> None:
         self._cells[_TICK] += 1

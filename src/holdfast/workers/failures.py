@@ -14,6 +14,7 @@ import contextlib
 import errno
 import importlib
 import pickle
+import time
 import traceback
 from collections.abc import Iterator
 from functools import reduce
@@ -46,8 +47,10 @@ class Failure(NamedTuple):
     where: str
     phase: int = 0  # a `board.Phase`: what the worker was doing
     position: int = -1  # of the sample in hand, in its unit or in the worker's stream
-    memory: tuple[int, int] | None = None  # of a worker that has a limit: that, and what it used of it
+    memory: tuple[int, int, int] | None = None  # of a worker that has a limit: that, what it used of it, what it kept
     descriptors: str = ""  # who held them, where there were none left
+    is_refusal: bool = False  # of memory, by that limit
+    raised_at: float = 0.0  # time.time()
 
 
 def capture(error: BaseException, where: str) -> Failure:
@@ -68,14 +71,17 @@ def capture(error: BaseException, where: str) -> Failure:
         where=where,
         memory=limits.memory_use(),
         descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
+        is_refusal=limits.is_refusal(error),
+        raised_at=time.time(),
     )
 
 
-def rebuild(failure: Failure) -> BaseException:
+def rebuild(failure: Failure, *, tells_traceback: bool = True) -> BaseException:
     """The exception, in the main process, with notes that say where it came from."""
     error = _restore(failure)
     _add_note(error, failure.where)
-    _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
+    if tells_traceback:
+        _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
     return error
 
 

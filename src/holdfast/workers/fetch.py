@@ -41,10 +41,11 @@ class MapFetcher:
         self.sample_seed = job.epoch.sample_seed
         self.bad: list[BadSample] = []
         self.elements = 0  # of an iterable; here never
+        self.first_place = 0  # of the last unit's samples in the epoch
 
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Samples of one unit, not collated. The board's position is that of the sample in hand. Sets `bad`."""
-        self.bad = []
+        self.bad, self.first_place = [], places[0]
         self._row[PHASE] = Phase.FETCH
         if self._auto_collation:
             in_one_call = self._takes_lists and not one_by_one and self.sample_seed is None

@@ -55,6 +55,11 @@ class LinuxWorkerHandle(BaseWorkerHandle):
     def is_alive(self) -> bool:
         return self._pidfd >= 0 and not self._ended_within(0)
 
+    @property
+    def sentinel(self) -> int:
+        """Ready when the process has ended; -1 if it has."""
+        return self._pidfd
+
     def join(self, timeout: float | None = None) -> None:
         """Wait until the process has ended."""
         if self._pidfd >= 0:

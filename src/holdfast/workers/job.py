@@ -20,10 +20,24 @@ from multiprocessing import forkserver, reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
+from holdfast.diagnosis.call_words import POOL
 from holdfast.transport import pickling
 from holdfast.workers.attempts import Care
 from holdfast.workers.messages import Epoch
 from holdfast.workers.passing import PassedFd
+
+
+@dataclass(frozen=True)
+class Calling:
+    """Of a job whose units are calls, and not batches."""
+
+    who: str  # what a worker is to the user: "pool worker", "rank"
+    front: str = POOL  # how the user makes what runs the calls
+    threads: int | None = 1  # of torch in each; None: as many as it takes by itself
+    is_seeded: bool = True  # each worker with a seed of its own
+    imports: tuple[str, ...] = ()  # modules that the calls are known to need
+    is_rank: bool = False  # a part of the program itself: one call, whose end is that of the process, in its own time
+    is_daemonic: bool = False  # as multiprocessing means it: it can have no children
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,65 @@ class Job:
     recycle_after: int | None = None
     memory_budget: int | None = None  # of all workers and slots, in bytes
     most_growth: int | None = None  # of one worker, in bytes, before it is replaced; None: growth is not watched
+    calling: Calling | None = None  # its workers run calls; what is said above of datasets is of no use to them
+
+    @property
+    def who(self) -> str:
+        """What a worker is called in what it says on stderr."""
+        return self.calling.who if self.calling is not None and self.calling.is_rank else "worker"
+
+    @property
+    def front(self) -> str:
+        """Whose workers they are; "" of a loader."""
+        return self.calling.front if self.calling is not None else ""
+
+    @property
+    def has_ranks(self) -> bool:
+        return self.calling is not None and self.calling.is_rank
+
+    @property
+    def limits_threads(self) -> bool:
+        """Whether native libraries in a worker start with one thread."""
+        return self.calling is None or self.calling.threads is not None
+
+    @property
+    def imports(self) -> frozenset[str]:
+        """Modules that its workers will need beside those that its pickle names."""
+        return frozenset(self.calling.imports) if self.calling is not None else frozenset()
+
+
+def job_of_calls(
+    calling: Calling,
+    num_workers: int,
+    *,
+    init: Callable[[int], None] | None = None,
+    timeout_s: float | None = None,
+    memory_limit: int | None = None,
+    max_restarts: int = 3,
+    recycle_after: int | None = None,
+) -> Job:
+    """Workers that run calls. `init` is called first in each, with its number."""
+    return Job(
+        dataset=None,
+        collate_fn=_no_batches,
+        worker_init_fn=init,
+        is_iterable=False,
+        auto_collation=False,
+        drop_last=False,
+        base_seed=int.from_bytes(os.urandom(7), "little"),
+        num_workers=num_workers,
+        epoch=Epoch(None, None),
+        care=Care(memory_limit=memory_limit),
+        sample_timeout_s=timeout_s,
+        max_restarts=max_restarts,
+        has_been_ready=False,
+        recycle_after=recycle_after,
+        calling=calling,
+    )
+
+
+def _no_batches(samples: Any) -> Any:
+    raise NotImplementedError
 
 
 def import_quietly(modules: frozenset[str], announce: Callable[[int], None] = lambda number: None) -> None:
@@ -105,7 +178,8 @@ class CarriedJob:
             fds = self._fds if inherited is None else inherited[self._first_fd : self._first_fd + len(self._fds)]
             return _carry_on, (self._data, self.modules, [reduction.DupFd(fd) for fd in fds], self._first_fd)
         first = len(popen._fds)
-        data, self.modules = pickling.dumps(self._job, "")
+        data, modules = pickling.dumps(self._job, "")
+        self.modules = modules | self._job.imports
         return CarriedJob, (None, data, self.modules, tuple(popen._fds[first:]), first)
 
 

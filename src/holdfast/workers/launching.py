@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from holdfast.memory import readings
-from holdfast.workers import channel, seeding, worker
+from holdfast.workers import channel, seeding, serving, worker
 from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.job import CarriedJob, import_quietly
@@ -97,7 +97,7 @@ class Forking:
         # Python warns of forks with threads. Ours are torch's, idle, and the warning would be about us.
         silence = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
         run = functools.partial(
-            worker.main,
+            serving.main,
             *(who.worker_id, self._job, self._board, theirs, os.getpid()),
             traces=traces.ends,
             on_interrupt=self._on_interrupt,
@@ -127,7 +127,7 @@ def read_sources() -> None:
     torch keeps, for CUDA's sake, the stack of a call that seeds, with its source lines.
     """
     traceback.format_stack()
-    own = (sys.modules[__name__], seeding, worker, contextlib)
+    own = (sys.modules[__name__], seeding, serving, worker, contextlib)
     for module in (*own, multiprocessing.process, popen_fork, torch.random, torch.cuda, torch.cuda.random):
         if module.__file__ is not None:
             linecache.getlines(module.__file__)
@@ -198,7 +198,7 @@ class Spawning:
 
 
 def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, traces: TraceEnds, supervisor_pid: int) -> None:
-    worker.die_with_parent(supervisor_pid)
+    serving.die_with_parent(supervisor_pid)
     look = traces.install(is_forked=False)
     # A spare has no user's loop to interrupt; what the terminal sends to all is meant for the main process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -210,4 +210,4 @@ def _run_spawned(job: CarriedJob, board: Board, sock: PassedFd, traces: TraceEnd
     who: Identity = pickle.loads(told[0])
     process: Any = multiprocessing.process.current_process()
     process._name, process._identity = who.name, who.number
-    worker.main(who.worker_id, job, board, own, supervisor_pid, traces=traces, look=look)
+    serving.main(who.worker_id, job, board, own, supervisor_pid, traces=traces, look=look)

@@ -14,14 +14,19 @@ Runs in: worker process; descriptors also in the main process, whose children in
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.diagnosis import signs
 from holdfast.memory import readings
 
 _FIRST_TO_GO = 1000  # the most there is: a trainer that holds most of the machine has a score of nearly that
 SLACK_BYTES = 64 << 20
 """Beyond the user's limit: the stacks of a few threads, and what an allocator keeps."""
+IN_THE_WAY_BYTES = SLACK_BYTES // 2
+"""A worker that keeps less has all of its limit left for the next sample, the slack being what it is."""
 
 
 _own: dict[str, int] = {}  # of this process: its limit, and what it had when that was set
@@ -60,13 +65,67 @@ def limit_memory(limit_bytes: int, start_bytes: int) -> None:
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     wanted = mapped + limit_bytes + SLACK_BYTES
-    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    _set_data_limit(wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
 
 
-def memory_use() -> tuple[int, int] | None:
-    """The limit of this process and what it uses of it, in bytes above its start; None if it has none."""
+def limit_memory_for_now(limit_bytes: int) -> Callable[[], None]:
+    """The same until what is returned is called."""
+    before = dict(_own)
+    soft = _data_limit()
+    limit_memory(limit_bytes, readings.anonymous_bytes("self") or 0)
+
+    def put_back() -> None:
+        _own.clear()
+        _own.update(before)
+        _set_data_limit(soft)
+
+    return put_back
+
+
+def _data_limit() -> int:
+    if sys.platform != "linux":
+        return -1
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def _set_data_limit(soft: int) -> None:
+    if sys.platform == "linux":
+        import resource
+
+        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def note_kept(nbytes: int) -> None:
+    """Said by a worker between two units: what it has, with nothing in hand."""
+    _own["kept"] = nbytes
+
+
+def kept_bytes() -> int:
+    """What this process, which has a limit, keeps since earlier units; 0 where that is too little to be in the way."""
+    if "limit" not in _own or "kept" not in _own:
+        return 0
+    kept = _own["kept"] - _own["start"]
+    return kept if kept >= IN_THE_WAY_BYTES else 0
+
+
+def memory_use() -> tuple[int, int, int] | None:
+    """The limit of this process, what it uses of it, above its start, and what it keeps; None if it has none."""
     if "limit" not in _own:
         return None
-    return _own["limit"], max(0, (readings.anonymous_bytes("self") or 0) - _own["start"])
+    return _own["limit"], max(0, (readings.anonymous_bytes("self") or 0) - _own["start"]), kept_bytes()
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether this process has a limit, and was refused memory, as far as the exception tells."""
+    if "limit" not in _own:
+        return False
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    try:
+        text = str(error)
+    except Exception:
+        return False
+    return any(words in text for words in signs.NO_MEMORY)

@@ -10,7 +10,7 @@ What must hold:
   its death is reported.
 - No send blocks.
 
-Runs in: main process, in the thread that calls `next()`.
+Runs in: main process, in the thread that calls `next()`; of a pool, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ from holdfast.memory import readings
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
-from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor
+from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor, threads
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
+from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, WorkerMemory
 from holdfast.workers.channel import Channel
+from holdfast.workers.descendants import Descendants
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.launching import Identity, read_sources
@@ -86,6 +88,7 @@ class Crew:
         self._process: Any = None
         self._pidfd = -1
         self._memory: MemoryWatch | None = None  # of the supervisor
+        self._descendants = Descendants() if job.has_ranks else None  # which a supervisor that is killed cannot end
         self._control: Channel | None = None
         self._control_open = False
         self._is_forked = False
@@ -97,6 +100,7 @@ class Crew:
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._unsettled: set[int] = set()  # workers that were lost, of which the iterator may not know yet
         self._poll = select.poll()
+        self._bell: Bell | None = None
         self._ticks_seen = -1
         self._silent_s = 0.0
         self._restarts_in_a_row = 0
@@ -119,6 +123,8 @@ class Crew:
         self._is_forked = self.start_method == "fork"
         if self._is_forked:
             read_sources()  # here, and not in the supervisor of each epoch
+            if self._job.limits_threads:
+                threads.look()
         self._board.set_busy(not self._is_forked)
         self._board.set_importing(0)
         self._board.forget_memory()
@@ -137,6 +143,9 @@ class Crew:
             memory_budget_bytes=self._job.memory_budget,
             max_restarts=self._job.max_restarts,
             has_been_ready=self._has_been_ready,
+            limits_threads=self._job.limits_threads,
+            adopts=self._job.has_ranks,
+            who=self._job.who,
             job=self._carried,
         )
         with start_methods.unnumbered():
@@ -144,7 +153,7 @@ class Crew:
                 target=supervisor.main, args=(spec,), name=no_start.SUPERVISOR, daemon=True
             )
         try:
-            with main_module.startable():
+            with main_module.startable(), start_methods.interrupts_held_back():
                 self._process.start()
         except BaseException:
             self._process = None
@@ -198,6 +207,8 @@ class Crew:
         try:
             for segment in order.segments:
                 if segment.number not in link.knows:
+                    if segment.fd < 0:
+                        return  # the unit was given up while it waited, and its slots are gone
                     link.knows.add(segment.number)
                     link.channel.send(messages.pack_segment(segment.number, segment.nbytes), [segment.fd])
             link.channel.send(order.packed)
@@ -229,6 +240,11 @@ class Crew:
         self._unwelcome.discard(worker_id)
         self._tell(BringBack(worker_id))
 
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        if worker_id not in self._links:
+            return last_unit  # its row may not be its own yet: what is written there now would be wiped out
+        return self._board.take_back(worker_id, last_unit)
+
     def memory(self, worker_id: int) -> WorkerMemory:
         return self._board.memory(worker_id)
 
@@ -253,6 +269,10 @@ class Crew:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
+    def wake_for(self, bell: Bell) -> None:
+        self._bell = bell
+        self._poll.register(bell, select.POLLIN)
+
     def wait(self, timeout_s: float) -> deque[Event]:
         if not self._backlog:
             self._wait(timeout_s)
@@ -274,6 +294,8 @@ class Crew:
                 continue  # news of a socket that was closed in this very loop; its number may be another's by now
             if link is not None:
                 self._hear(link, what)
+            elif self._bell is not None and fd == self._bell.fileno():
+                self._bell.hush()
             elif fd != self._pidfd:
                 self._listen()
         if any(fd == self._pidfd for fd, _ in ready):
@@ -325,7 +347,7 @@ class Crew:
                 self._bury(message)
                 continue
             if len(fds) != 2:
-                raise giving_up.no_descriptors()
+                raise giving_up.no_descriptors(front=self._job.front)
             self._welcome(message, *fds)
             self._mail.popleft()
 
@@ -386,6 +408,8 @@ class Crew:
     def _check_pulse(self, waited_s: float) -> None:
         if self._memory is not None:
             self._memory.tick(time.monotonic(), 0, 0)
+        if self._descendants is not None:
+            self._descendants.look((self._process.pid,))
         ticks = self._board.ticks()
         if ticks != self._ticks_seen:
             self._ticks_seen, self._silent_s = ticks, 0.0
@@ -398,7 +422,7 @@ class Crew:
 
     def _replace_supervisor(self, *, has_ended: bool) -> None:
         """Kill what is left, keep what was finished, start anew."""
-        lost, had_workers = SupervisorLost(self._seen_of_supervisor(has_ended)), bool(self._links)
+        seen, had_workers = self._seen_of_supervisor(has_ended), bool(self._links)
         why = None if had_workers else self._why_no_start()
         self._bury_everything()
         self._restarts_in_a_row += 1
@@ -406,8 +430,8 @@ class Crew:
         if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
             if why is not None:
                 raise why
-            raise giving_up.no_progress(lost, self._restarts_in_a_row)
-        self._start_anew(lost)
+            raise giving_up.no_progress(SupervisorLost(seen), self._restarts_in_a_row, front=self._job.front)
+        self._start_anew(seen)
 
     def _seen_of_supervisor(self, has_ended: bool) -> Evidence:
         """Before anything is ended by us."""
@@ -430,18 +454,24 @@ class Crew:
         self._process.join(_STOP_MARGIN_S)  # a fork server says a little later how it ended
         number = self._board.importing()
         module = sorted(self._carried.modules)[number - 1] if number else None
-        return no_start.error_of("supervisor", self._process.pid, self._process.exitcode, module)
+        pid, exitcode = self._process.pid, self._process.exitcode
+        return no_start.error_of("supervisor", pid, exitcode, module, front=self._job.front)
+
+    def end_all(self) -> None:
+        self._bury_everything()
 
     def start_over(self) -> None:
-        self._bury_everything()
-        self._start_anew(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method)))
+        self.end_all()
+        self._start_anew(Evidence(Ending.INTERRUPTED, start_method=self.start_method))
 
-    def _start_anew(self, lost: SupervisorLost) -> None:
+    def _start_anew(self, seen: Evidence) -> None:
+        lost = SupervisorLost(seen, tuple(map(self._board.doing, range(len(self._workers)))))
         try:
             self.start()
         except OSError as error:
             why = lost.diagnosis.summary
-            raise giving_up.cannot_start(error, f"no other supervisor was started for one that {why}") from error
+            done = f"no other supervisor was started for one that {why}"
+            raise giving_up.cannot_start(error, done, front=self._job.front) from error
         self._unsettled.update(range(len(self._workers)))
         self._backlog.append(lost)
 
@@ -460,6 +490,8 @@ class Crew:
         deadline = time.monotonic() + _STOP_MARGIN_S
         for worker in self._workers:
             worker.join(max(0.0, deadline - time.monotonic()))
+        if self._descendants is not None:
+            self._descendants.end()
 
     def _forget_supervisor(self) -> None:
         for worker in self._workers:

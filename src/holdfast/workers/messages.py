@@ -67,6 +67,26 @@ def place_of(places: Sequence[int], position: int) -> int:
     return places[position] if len(places) > 1 else places[0] + position
 
 
+class Call(NamedTuple):
+    """What a unit of a pool asks for: a call, in place of indices."""
+
+    layout: bytes | tuple[int, int, int]  # of function and arguments, or its place in the first of the slots
+    slots: tuple[SlotRef, ...]  # where its arrays lie
+    limit_ms: int  # how long it may take; 0: as long as the job says; NO_LIMIT
+    limit_bytes: int = 0  # what its worker may take beyond what it has when it begins; 0: what the job says
+
+
+NO_LIMIT = -1
+
+
+def pack_call(call: Call) -> bytes:
+    return marshal.dumps(tuple(call))
+
+
+def unpack_call(data: bytes | memoryview) -> Call:
+    return Call(*marshal.loads(data))
+
+
 def pack_segment(number: int, nbytes: int) -> bytes:
     """Announces a segment; its descriptor travels with the message."""
     return marshal.dumps((int(Order.SEGMENT), number, nbytes))
@@ -99,6 +119,8 @@ class Progress(NamedTuple):
     state_units: int = 0  # after so many units
     unit_size: int = 0
     uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
+    passed: int = 0  # elements of those of them that the worker had not told of
+    cut: tuple[tuple[int, int], ...] = ()  # units that ended with an exception, and how many elements each took
     has_ended: bool = False  # the iterable, in this epoch
 
 
@@ -127,6 +149,8 @@ class Kind(IntEnum):
     END = 2  # this worker's iterable is exhausted
     BAD_SAMPLES = 3  # some or all could not be loaded, and no batch was made: `aside` says which
     BAD_BATCH = 4  # as FAILURE, of collate_fn or of sending: may be passed over
+    AGAIN = 5  # as FAILURE, of a worker that keeps too much to tell: it leaves, and another is to try
+    TAKEN_BACK = 6  # the main process has taken it back, and it was not begun
 
 
 class Result(NamedTuple):
@@ -163,6 +187,11 @@ class Aside(NamedTuple):
     stream_state: bytes
     bad: tuple[tuple[Any, ...], ...]  # BadSample
     grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
+    cut: int = -1  # elements of an iterable that the unit took, if it ended with an exception
+
+
+ARGUMENTS_KEPT = b"kept"
+"""All that a worker has to say beside the result of a call: the user's code holds on to what lies in its slots."""
 
 
 def pack_aside(aside: Aside) -> bytes:

@@ -32,21 +32,32 @@ def leave_if_unguarded() -> None:
         os._exit(_UNGUARDED_STATUS)
 
 
+def is_unguarded(exitcode: int | None) -> bool:
+    return exitcode == _UNGUARDED_STATUS
+
+
 def error_of(
-    who: str, pid: int, exitcode: int | None, importing: str | None, stderr_tail: str | None = None
+    who: str,
+    pid: int,
+    exitcode: int | None,
+    importing: str | None,
+    stderr_tail: str | None = None,
+    *,
+    front: str = "",
 ) -> WorkerInitError:
     """What to raise. `importing`: the module that it was importing for the dataset, if it had come so far.
 
-    `stderr_tail`: what it wrote there last; None where it wrote to the terminal itself.
+    `stderr_tail`: what it wrote there last; None where it wrote to the terminal itself. `front`: as of `told`.
     """
-    if exitcode == _UNGUARDED_STATUS:
+    if is_unguarded(exitcode):
         diagnosis = _unguarded(who)
     else:
         evidence = Evidence(Ending.EXITED, exitcode, "starting", stderr_tail=stderr_tail or "", pid=pid)
         missing = ("what it wrote to stderr: it wrote to the terminal itself",) if stderr_tail is None else ()
         diagnosis = _in_import(evidence, importing, missing)
     done = "no worker was started: another process would end the same way"
-    return giving_up.told(WorkerInitError, Account(diagnosis, pid=pid, phase="starting", done=done, who=who))
+    account = Account(diagnosis, pid=pid, phase="starting", done=done, who=who)
+    return giving_up.told(WorkerInitError, account, front)
 
 
 def _unguarded(who: str) -> Diagnosis:

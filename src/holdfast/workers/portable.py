@@ -11,7 +11,7 @@ What must hold:
   the process is surely gone, because its slots are used again.
 - A segment has a name only until every process has opened it. A process that starts later inherits it.
 
-Runs in: main process, in the thread that calls `next()`.
+Runs in: main process, in the thread that calls `next()`; of a pool, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import giving_up, messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
+from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.job import Job
-from holdfast.workers.messages import Epoch, Result, Unit, reason_of_end
+from holdfast.workers.messages import Epoch, Reason, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
 from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
 from holdfast.workers.restarts import starts_again
@@ -77,6 +78,7 @@ class PortableCrew:
         check_context(context)
         pool.new_name = new_name = names.Namer(names.this_owner(), maker=0)
         self._job = SharedJob(job, new_name)
+        self._front = job.front
         self._board: Board | None = Board.create(job.num_workers, new_name())
         self._workers = [PortableWorkerHandle(context or torch.multiprocessing) for _ in range(job.num_workers)]
         self._recruits: list[Recruit] = []  # every process there is
@@ -85,6 +87,7 @@ class PortableCrew:
         self._spare_deaths = 0
         self._has_worked = False  # a unit was finished: it makes sense to have a spare
         self._wants_spare = False
+        self._has_ranks = job.has_ranks  # of which none is replaced: there is no spare
         self._announcements = Announcements(pool, self._recruits)
         self._holds: list[object] = []
         self._retired: set[int] = set()
@@ -92,12 +95,14 @@ class PortableCrew:
         self._max_restarts = job.max_restarts
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
-        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget)
+        has_calls = job.calling is not None
+        self._limits = Limits(job.sample_timeout_s, job.care.memory_limit, job.memory_budget, has_calls, job.who)
         self._budget_watch = BudgetWatch(job.memory_budget)
         self._look_s = self._limits.tick_s or _POLL_S
         self._last_look = time.monotonic()
         self._backlog: deque[Event] = deque()  # happened, not yet dealt with by the iterator
         self._last_tick = time.monotonic()
+        self._bell: Bell | None = None
         self.new_interpreters: str | None = None  # all are, always
         self.start_method = "portable"
 
@@ -129,7 +134,7 @@ class PortableCrew:
 
     def _recruit(self, identity: tuple[int, ...]) -> Recruit:
         assert self._board is not None
-        recruit = Recruit(identity, self._board, self._job)
+        recruit = Recruit(identity, self._board, self._job, is_rank=self._has_ranks)
         recruit.start(self._announcements.known(), self._recruits)
         return recruit
 
@@ -167,6 +172,10 @@ class PortableCrew:
         if worker_id not in self._by_worker:
             self._begin_life(worker_id)
 
+    def take_back(self, worker_id: int, last_unit: int) -> int:
+        assert self._board is not None
+        return self._board.take_back(worker_id, last_unit)
+
     def memory(self, worker_id: int) -> WorkerMemory:
         assert self._board is not None
         return self._board.memory(worker_id)
@@ -191,6 +200,9 @@ class PortableCrew:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
+    def wake_for(self, bell: Bell) -> None:
+        self._bell = bell
+
     def wait(self, timeout_s: float) -> deque[Event]:
         if not self._backlog:
             self._holds.clear()  # what they held has been adopted
@@ -205,6 +217,8 @@ class PortableCrew:
             if recruit.line.is_torn:
                 recruit.process.kill()  # an interrupt left it in the middle of a message
         ready = set(connection.wait(self._watched(), min(timeout_s, _POLL_S, self._look_s)))
+        if self._bell is not None and self._bell.connection in ready:
+            self._bell.hush()
         for recruit in list(self._recruits):
             if recruit.line.connection in ready:
                 self._receive(recruit)
@@ -219,12 +233,13 @@ class PortableCrew:
         if self._limits.tick_s is not None:
             self._look()
         self._announcements.remove_names()
-        if self._wants_spare and self._spare is None:
+        if self._wants_spare and not self._has_ranks and self._spare is None:
             self._start_spare()
 
     def _watched(self) -> list[Any]:
         lines = (r.line for r in self._recruits)
         return [
+            *([self._bell.connection] if self._bell is not None else []),
             *(line.connection for line in lines if not line.is_over and not line.is_torn),
             *(r.process.sentinel for r in self._recruits),
             *(r.traces.stderr.fd for r in self._recruits if r.traces is not None and r.traces.stderr.wants_more),
@@ -250,6 +265,7 @@ class PortableCrew:
         """
         for recruit in list(self._recruits):
             recruit.watch()
+            recruit.note_descendants()
             recruit.silent_ticks += recruit.line.is_over
             if (
                 recruit.silent_ticks >= _HUNG_UP_TICKS
@@ -308,20 +324,28 @@ class PortableCrew:
         doing = recruit.ended_at or self._board.doing(worker_id)
         recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
-        if replaced and not self._is_worth_another(worker_id, exitcode, doing):
-            if not recruit.line.was_heard:
-                tail = recruit.evidence(doing).stderr_tail
-                raise no_start.error_of(f"worker {worker_id}", recruit.pid, exitcode, None, tail)
-            replaced = False
+        is_end = replaced and not self._is_worth_another(worker_id, exitcode, doing)
+        if is_end or (self._has_ranks and no_start.is_unguarded(exitcode)):
+            self._check_beginning(recruit, doing)
+        replaced = replaced and not is_end
         if not replaced:
             del self._by_worker[worker_id]
         return WorkerLost(
             worker_id, recruit.pid, exitcode, doing, replaced, recruit.reason, self._evidence(recruit, doing)
         )
 
+    def _check_beginning(self, recruit: Recruit, doing: Doing) -> None:
+        """Raise, if it ended before it could be told what to do."""
+        if not recruit.line.was_heard:
+            tail = recruit.evidence(doing).stderr_tail
+            who = f"{self._limits.who} {recruit.worker_id}"
+            code = recruit.exitcode
+            raise no_start.error_of(who, recruit.pid, code, None, tail, front=self._front)
+
     def _evidence(self, recruit: Recruit, doing: Doing) -> Evidence:
         evidence = recruit.evidence(doing)
-        used_bytes = evidence.memory_used_bytes or self._budget_watch.used_bytes.get(recruit.worker_id)
+        had_bytes = self._budget_watch.had_bytes(recruit.worker_id)
+        used_bytes = had_bytes if recruit.reason is Reason.OVER_BUDGET else evidence.memory_used_bytes or had_bytes
         return dataclasses.replace(evidence, memory_used_bytes=used_bytes)
 
     def _is_worth_another(self, worker_id: int, exitcode: int, doing: Doing) -> bool:
@@ -340,7 +364,7 @@ class PortableCrew:
             self._begin_life(recruit.worker_id)
         except Exception as error:
             done = f"worker {recruit.worker_id} (pid {recruit.pid}) is gone, and no other was started"
-            raise giving_up.cannot_start(error, done, recruit.worker_id) from error
+            raise giving_up.cannot_start(error, done, recruit.worker_id, front=self._front) from error
 
     def _drain(self, recruit: Recruit) -> None:
         while recruit.line.has_news():
@@ -351,7 +375,7 @@ class PortableCrew:
         recruit.forget()
         self._recruits.remove(recruit)
 
-    def start_over(self) -> None:
+    def end_all(self) -> None:
         for recruit in self._recruits:
             recruit.process.kill()
         _join(self._recruits, _GONE_AFTER_KILL_S)
@@ -360,6 +384,12 @@ class PortableCrew:
             self._dismiss(recruit)
         self._by_worker.clear()
         self._spare = None
+        self._announcements.remove_names()  # nobody is left to open them; who is started later inherits them
+
+    def start_over(self) -> None:
+        assert self._board is not None
+        self.end_all()
+        doing = tuple(map(self._board.doing, range(len(self._workers))))
         self._wants_spare = self._has_worked
         self._unsettled.update(range(len(self._workers)))
         try:
@@ -368,8 +398,8 @@ class PortableCrew:
                     self._begin_life(worker_id)
         except Exception as error:
             done = "the workers were ended after a signal handler raised inside next(), and not started again"
-            raise giving_up.cannot_start(error, done) from error
-        self._backlog.append(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method)))
+            raise giving_up.cannot_start(error, done, front=self._front) from error
+        self._backlog.append(SupervisorLost(Evidence(Ending.INTERRUPTED, start_method=self.start_method), doing))
 
     def _dismiss(self, recruit: Recruit) -> None:
         """It has ended, or is abandoned, and nobody takes its place."""
@@ -413,6 +443,7 @@ class PortableCrew:
         for act, patience_s in steps:
             left = [recruit for recruit in self._recruits if not recruit.has_ended()]
             for recruit in left:
+                recruit.note_descendants(at_once=True)
                 act(recruit.process)
             _join(left, patience_s)
 

@@ -15,27 +15,31 @@ from __future__ import annotations
 import marshal
 import multiprocessing.process
 import os
-import signal
 import threading
 from dataclasses import dataclass
 from multiprocessing import connection
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.transport import names
 from holdfast.transport.segments import Segment
 from holdfast.workers.board import Board
+from holdfast.workers.descendants import end_own
 from holdfast.workers.job import import_quietly
 from holdfast.workers.messages import Order
 from holdfast.workers.passing import PassedSegment
 from holdfast.workers.pipes import WorkerEnd
+from holdfast.workers.serving import serve
 from holdfast.workers.shared_job import ArrivedJob, SharedJob
-from holdfast.workers.worker import Worker, do_nothing, learn_segment, serve
+from holdfast.workers.start_methods import ignore_interrupts
+from holdfast.workers.worker import Worker, do_nothing, learn_segment
 
 if TYPE_CHECKING:
     from holdfast.workers.traces import TraceEnds  # not on Windows
 
 _LOOK_S = 0.5
 _PATIENCE_S = 2.0  # for a main process whose pipe has closed and that is still there
+_AFTER_THE_USERS = -900  # multiprocessing has waited for its children by then
 _ASSIGN = -1  # beside the orders that a worker knows
 
 
@@ -51,6 +55,7 @@ class RecruitSpec:
     serial: int
     main_pid: int
     traces: TraceEnds | None
+    is_rank: bool
 
 
 class Assignment(NamedTuple):
@@ -68,15 +73,15 @@ def pack_assignment(assignment: Assignment) -> bytes:
 def main(spec: RecruitSpec) -> None:
     """The target of a worker process."""
     look = spec.traces.install(is_forked=False) if spec.traces is not None else do_nothing
-    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a spare must outlive a Ctrl-C that the user catches
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # main held it back while we could not ignore it
+    on_interrupt = ignore_interrupts()  # a spare must outlive a Ctrl-C that the user catches
     threading.Thread(target=_go_with_main, args=(spec,), name="holdfast-watch", daemon=True).start()
     end = WorkerEnd(spec.end)
     segments = {number: passed.segment for number, passed in spec.segments}
     for segment in segments.values():
         segment.close_fd()
     assert isinstance(spec.job, ArrivedJob)
+    if spec.is_rank:
+        Finalize(None, end_own, exitpriority=_AFTER_THE_USERS)  # where no supervisor would
     try:
         end.say_read()
         import_quietly(spec.job.modules)
@@ -120,6 +125,8 @@ def _go_with_main(spec: RecruitSpec) -> None:
     while not _main_is_gone(spec.main_pid, _LOOK_S):
         pass
     names.remove_all(f"{spec.owner}-")
+    if spec.is_rank:
+        end_own()
     os._exit(1)
 
 

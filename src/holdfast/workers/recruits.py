@@ -11,13 +11,10 @@ import itertools
 import multiprocessing
 import multiprocessing.process
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
@@ -27,6 +24,7 @@ from holdfast.transport.slots import PooledSegment
 from holdfast.workers import no_start, pipes, recruit, start_methods
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import Board, Doing
+from holdfast.workers.descendants import Descendants
 from holdfast.workers.handles import BaseWorkerHandle
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedSegment
@@ -51,11 +49,13 @@ class Limits:
     sample_timeout_s: float | None = None
     memory_bytes: int | None = None
     budget_bytes: int | None = None  # of all workers, and the slots
+    has_calls: bool = False  # which may have a limit of their own
+    who: str = "worker"  # what it is called in what it says on stderr
 
     @property
     def tick_s(self) -> float | None:
         """How often to look; None: there is nothing to look for."""
-        if self == Limits():
+        if self == Limits(who=self.who):
             return None
         watches_memory = self.memory_bytes is not None or self.budget_bytes is not None
         return tick_s(self.sample_timeout_s, watches_memory=watches_memory)
@@ -67,22 +67,6 @@ class _WorkerProcess(multiprocessing.get_context("spawn").Process):  # type: ign
     def __init__(self, identity: tuple[int, ...], spec: RecruitSpec) -> None:
         super().__init__(target=recruit.main, args=(spec,), name=no_start.RECRUIT, daemon=True)
         self._identity = identity
-
-
-@contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """A Ctrl-C reaches every process of the terminal. A new one must not die of it, with a traceback, while it imports:
-    it starts with SIGINT blocked. And here it must not come between a start and our taking note of it.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    resource_tracker.ensure_running()  # not inside: it changes the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def make_traces() -> Traces | None:
@@ -97,8 +81,9 @@ def make_traces() -> Traces | None:
 class Recruit:
     """One worker process, from its start to its end. The spare has no `worker_id` yet."""
 
-    def __init__(self, identity: tuple[int, ...], board: Board, job: SharedJob) -> None:
+    def __init__(self, identity: tuple[int, ...], board: Board, job: SharedJob, *, is_rank: bool = False) -> None:
         self.worker_id = -1
+        self._is_rank = is_rank
         self.serial = next(_serials)
         self.silent_ticks = 0  # since its pipe ended, while we waited
         self._stopped_ticks = 0  # the same, since it was stopped
@@ -113,6 +98,7 @@ class Recruit:
         self._job_for_one: object = None
         self.traces = make_traces()
         self._limits = Limits()
+        self._descendants = Descendants()
         self.pid = -1
         self.process: Any = None
 
@@ -125,11 +111,14 @@ class Recruit:
         self.line = MainEnd(ours, room)
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         ends = self.traces.ends if self.traces is not None else None
-        spec = RecruitSpec(theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends)
+        spec = RecruitSpec(
+            theirs, self._board, self._job, passed, self._owner, self.serial, os.getpid(), ends, self._is_rank
+        )
+        start_methods.prepare("spawn")
         with start_methods.unnumbered():
             self.process = _WorkerProcess(self._identity, spec)
         try:
-            with main_module.startable(), _interrupts_held_back():
+            with main_module.startable(), start_methods.interrupts_held_back():
                 self.process.start()
                 self.pid = self.process.pid
                 book.append(self)
@@ -150,7 +139,7 @@ class Recruit:
         self.worker_id = assignment.worker_id
         self._limits = limits
         if self.traces is not None:
-            self.traces.stderr.name(self.worker_id)
+            self.traces.stderr.name(f"{limits.who} {self.worker_id}")
         self._deadline = Deadline(limits.sample_timeout_s)
         self._cap = MemoryCap(self.pid, limits.memory_bytes)
         self._board.reset(self.worker_id, life)
@@ -167,7 +156,7 @@ class Recruit:
             self.reason, self.ended_at = Reason.STOPPED if self._is_stopped() else Reason.HUNG, doing
             if self.traces is not None and self.reason is Reason.HUNG:
                 self.traces.take_stacks()
-        elif self.ended_at is None and self._cap.is_over(self._board.start_bytes(self.worker_id)):
+        elif self.ended_at is None and self._cap.is_over(self._board.memory(self.worker_id), doing):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         return self.ended_at is not None
 
@@ -175,6 +164,11 @@ class Recruit:
         if self.ended_at is None:
             self.reason, self.ended_at = Reason.OVER_BUDGET, doing
             self.process.kill()
+
+    def end(self, how: Literal["terminate", "kill"]) -> None:
+        """On the user's behalf."""
+        self.note_descendants(at_once=True)
+        getattr(self.process, how)()
 
     def watch(self) -> None:
         """At every tick of ours: what will be asked for when it has ended."""
@@ -189,6 +183,7 @@ class Recruit:
             memory_limit_bytes=self._limits.memory_bytes,
             memory_budget_bytes=self._limits.budget_bytes,
             memory_used_bytes=self._cap.used_bytes,
+            memory_kept_bytes=self._cap.kept_bytes,
         )
 
     def _evidence(self, doing: Doing) -> Evidence:
@@ -205,6 +200,11 @@ class Recruit:
         if self.traces is not None:
             self.traces.discard()
             self.traces = None
+
+    def note_descendants(self, *, at_once: bool = False) -> None:
+        """Of a rank: what it has started is ended with it."""
+        if self._is_rank:
+            self._descendants.look((self.pid,), at_once=at_once)
 
     def stays_stopped(self, ticks: int) -> bool:
         """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
@@ -238,6 +238,7 @@ class Recruit:
 
     def forget(self) -> None:
         """The process has ended, or is abandoned: let go of everything."""
+        self._descendants.end()
         self.line.close()
         self._drop_traces()
         names.remove_all(names.Namer(self._owner, self.serial).prefix)  # what it made and could not tell us of
@@ -259,6 +260,11 @@ class PortableWorkerHandle(BaseWorkerHandle):
     def is_alive(self) -> bool:
         return self._recruit is not None and not self._recruit.has_ended()
 
+    @property
+    def sentinel(self) -> int:
+        """Ready when the process has ended; -1 if it has."""
+        return int(self._recruit.process.sentinel) if self._recruit is not None else -1
+
     def join(self, timeout: float | None = None) -> None:
         """Wait until the process has ended."""
         if self._recruit is not None:
@@ -266,11 +272,11 @@ class PortableWorkerHandle(BaseWorkerHandle):
 
     def terminate(self) -> None:
         if self._recruit is not None:
-            self._recruit.process.terminate()
+            self._recruit.end("terminate")
 
     def kill(self) -> None:
         if self._recruit is not None:
-            self._recruit.process.kill()
+            self._recruit.end("kill")
 
     # -- for the backend -------------------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class SharedJob:
         inherited: list[int] = getattr(popen, "_fds", [])
         first = len(inherited)
         data, modules, parts = pickling.dumps_with_parts(self._job, "")
+        modules |= self._job.imports
         segment = _store(data, self._new_name())
         pickled = _Pickled(segment, len(data), modules, tuple(inherited[first:]), parts)
         if _serves_all(popen):

@@ -1,6 +1,6 @@
 """What a start method needs before the first process is started with it.
 
-Runs in: main process.
+Runs in: main process; supervisor | worker process (`ignore_interrupts`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import contextlib
 import itertools
 import multiprocessing
 import multiprocessing.process
+import signal
+import sys
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 _OURS = "holdfast.workers.supervisor"  # imports torch
@@ -27,6 +29,11 @@ def prepare(method: str) -> None:
     server: Any = forkserver._forkserver
     if method == "forkserver" and server._forkserver_pid is None and _OURS not in server._preload_modules:
         server.set_forkserver_preload([*server._preload_modules, _OURS])
+    # They hand down, to all they start from then on, the mask of signals that they are started with: see below.
+    if method == "forkserver":
+        forkserver.ensure_running()
+    if method != "fork" and sys.platform != "win32":
+        resource_tracker.ensure_running()
 
 
 @contextlib.contextmanager
@@ -40,3 +47,27 @@ def unnumbered() -> Iterator[None]:
         yield
     finally:
         module._process_counter = before
+
+
+@contextlib.contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """A Ctrl-C reaches every process of the terminal, and a notebook's interrupt every process of its kernel. A new one
+    must not die of it, with a traceback, while it imports: it starts with SIGINT blocked, and unblocks it when it
+    ignores it. And here it must not come between a start and our taking note of it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> Any:
+    """In a process that was started so. Returns the handler that it had."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    return before

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 
 _TAIL_BYTES = 8 * 1024
 _READ_BYTES = 64 * 1024
@@ -23,9 +24,15 @@ _LAST_READS = 2  # as much as a pipe holds, and what was under way
 
 
 def redirect(pipe: int) -> None:
-    """From now on, in this process, stderr is this pipe."""
+    """From now on, in this process, stderr is this pipe.
+
+    A fork of a Jupyter kernel has a `sys.stderr` that sends messages to the notebook past every descriptor. Where the
+    kernel shows what is written to its descriptor as well, the plain way is taken: what is said is marked, and kept.
+    """
     os.dup2(pipe, _STDERR)
     os.close(pipe)
+    if getattr(sys.stderr, "_original_stdstream_copy", None) is not None:  # ipykernel's, if it watches the descriptor
+        sys.stderr = open(_STDERR, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 class Relay:
@@ -42,9 +49,9 @@ class Relay:
         self._has_ended = False
         os.set_blocking(fd, False)
 
-    def name(self, worker_id: int) -> None:
-        """Whose it is, once that is known."""
-        self._mark = b"[worker %d] " % worker_id
+    def name(self, who: str) -> None:
+        """Whose it is, once that is known: "worker 1"."""
+        self._mark = f"[{who}] ".encode()
 
     @property
     def wants_more(self) -> bool:

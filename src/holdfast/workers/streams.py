@@ -47,24 +47,38 @@ class IterableFetcher:
         self._where = where
         seed = job.epoch.sample_seed
         self._worker_seed = None if seed is None else rng.mix(seed, worker_id)
-        self._phase = Phase.FETCH
         self._ended = False
         self._broken_by: Exception | None = None
+        self._has_died = False  # the iterator, of an exception
         self.bad: list[BadSample] = []
+        self.cut = -1  # elements that the last unit took, if it ended with an exception
         self.units = 0
         self.elements = 0
+        self.first_place = 0  # of the last unit's elements, in this worker's stream: which unit gets them may be chance
 
     @property
     def sample_seed(self) -> int | None:
         return self._worker_seed
 
+    @property
+    def knows_state(self) -> bool:
+        """Whether another worker can take it up without running it again."""
+        return self._stateful is not None
+
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
-        self.bad = []
+        self.bad, self.cut = [], -1
         self.units += 1
-        self._row[PHASE], self._row[SPAN] = self._phase, 1
+        self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
+        before = self.first_place = self.elements
+        try:
+            return self._fetch(len(indices) if self._auto_collation else 1)
+        except Exception:
+            self.cut = self.elements - before
+            raise
+
+    def _fetch(self, count: int) -> Any:
         self._raise_what_broke()
-        count = len(indices) if self._auto_collation else 1
         elements = [] if self._ended else self._take(count)
         if not elements or (self._drop_last and self._ended and len(elements) < count):
             self._raise_what_broke()
@@ -99,11 +113,11 @@ class IterableFetcher:
         if tried.error is None:
             elements.append(tried.value)
         elif not self._care.may_pass_over(tried.error):
-            _note_the_end(tried.error, self._iterator, self.elements)
+            self._has_died = _note_the_end(tried.error, self._iterator, self.elements)
             self.elements += 1
             raise tried.error
         elif _note_the_end(tried.error, self._iterator, self.elements):
-            self._broken_by = tried.error
+            self._has_died, self._broken_by = True, tried.error
             return
         else:
             elements.append(_HOLE)
@@ -139,8 +153,12 @@ class IterableFetcher:
     # -- taking up where another left ------------------------------------------------------------------------------
 
     def state(self) -> bytes:
-        """What the iterable's own state_dict() gives now; nothing if it has none."""
-        if self._stateful is None:
+        """What the iterable's own state_dict() gives now; nothing if it has none.
+
+        One that has died of an exception may call itself past that. Taken up there it would go on, the exception would
+        not be raised if it has not been yet, and what is delivered would be a matter of which worker is lost when.
+        """
+        if self._stateful is None or self._has_died:
             return b""
         try:
             return pickle.dumps((self._stateful is self._iterator, self._stateful.state_dict()))
@@ -149,16 +167,54 @@ class IterableFetcher:
             return b""
 
     def run_up_to(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
-        """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too."""
-        self._phase = Phase.REPLAY
-        while self.units < progress.units:
+        """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too.
+
+        What an element raises does not matter if the iterator goes on. If it does not, and did the first time, that is
+        raised by the next unit: the stream must not end without a word.
+        """
+        self._row[PHASE], cut = Phase.REPLAY, dict(progress.cut)
+        while self.units < progress.units and (self._broken_by is None or self.units in cut):
             self._row[UNIT] = -1 - self.units  # nobody's, and another each time: who watches sees that it goes on
-            with contextlib.suppress(Exception):  # it was raised the first time
-                samples = self.fetch(range(progress.unit_size))
-                if collate is not None and self.units - 1 not in progress.uncollated:
-                    self._row[SPAN] = max(1, progress.unit_size)
-                    collate(samples)
-        self._phase = Phase.FETCH
+            if self.units in cut:
+                self._take_again(cut[self.units])
+                self._ended, self._broken_by = self._ended or self._broken_by is not None, None  # it was raised then
+            else:
+                self._run_again(progress, collate)
+            self.units += 1
+        given, self.units = progress.elements + progress.passed, progress.units
+        if self._broken_by is None and self._ended and self.elements < given:
+            self._broken_by = RuntimeError(
+                f"the iterable dataset gave {self.elements} elements when it was run again, and {given} before"
+            )
+        if self._broken_by is not None:
+            self._broken_by.add_note(
+                f"raised when this worker ran the iterable dataset again, up to element {given}, in place of a worker\n"
+                f"that was lost: its part ends here. An iterable that has state_dict() and load_state_dict() goes on\n"
+                f"from where it was."
+            )
+
+    def _run_again(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
+        """A unit of which a batch was made, or could have been."""
+        samples, error = self._take_again(progress.unit_size)
+        if error is not None and _has_ended_with(error, self._iterator):
+            self._broken_by = error
+        if collate is not None and self.units not in progress.uncollated:
+            self._row[SPAN] = max(1, progress.unit_size)
+            with contextlib.suppress(Exception):
+                collate(samples if self._auto_collation else samples[0])
+
+    def _take_again(self, count: int) -> tuple[list[Any], Exception | None]:
+        """The elements that a unit had, as far as they come, and the last exception that one of them raised."""
+        samples: list[Any] = []
+        raised: Exception | None = None
+        self._row[SPAN] = 1
+        end = self.elements + (count if self._auto_collation else min(count, 1))
+        while self.elements < end and not self._ended and self._broken_by is None:
+            try:
+                samples += self._take(end - self.elements)
+            except Exception as error:
+                raised = error
+        return self._without_holes(samples), raised
 
 
 def _open(dataset: Any, state: bytes) -> tuple[Iterator[Any], Any]:

@@ -31,8 +31,8 @@ from typing import Any, NoReturn
 
 from holdfast.diagnosis import collect
 from holdfast.memory import readings
-from holdfast.workers import taint
-from holdfast.workers.board import Board, Doing, Phase
+from holdfast.workers import orphans, taint
+from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
 from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly
@@ -40,8 +40,10 @@ from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spa
 from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
+from holdfast.workers.start_methods import ignore_interrupts
+from holdfast.workers.threads import limit as limit_threads
 from holdfast.workers.traces import Relay, Surroundings, Traces
-from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s
+from holdfast.workers.watching import BudgetWatch, Deadline, EndWatch, MemoryCap, StopWatch, tick_s, tick_s_of
 
 _KILL_AFTER_TERM_S = 0.5
 
@@ -61,6 +63,9 @@ class SupervisorSpec:
     memory_budget_bytes: int | None
     max_restarts: int
     has_been_ready: bool
+    limits_threads: bool  # of native libraries, which workers that are forks of this process inherit
+    adopts: bool  # what workers start and leave behind is ended with them
+    who: str  # what a worker is called in what it says on stderr
     job: CarriedJob
 
 
@@ -81,7 +86,7 @@ class _Life:
     ended_at: Doing | None = None  # by us; by now it may be elsewhere, and another sample would be blamed
     is_asked: bool = False  # for its stacks: it is ended when they are there
 
-    def look(self, doing: Doing, start_bytes: int, elapsed_s: float) -> None:
+    def look(self, doing: Doing, memory: WorkerMemory, elapsed_s: float) -> None:
         """End a worker that makes no progress, as soon as its stacks are taken, or that takes too much memory."""
         if self.is_asked:
             self.is_asked = not self.traces.has_stacks(self.pidfd)
@@ -92,7 +97,7 @@ class _Life:
         elif not self.stop_watch.is_stopped and self.deadline.is_over(doing, elapsed_s):  # a stop is nobody's hang
             self.reason, self.ended_at = Reason.HUNG, doing
             self.is_asked = not self.traces.has_stacks(self.pidfd)
-        elif self.cap.is_over(start_bytes):
+        elif self.cap.is_over(memory, doing):
             self.reason, self.ended_at = Reason.OVER_LIMIT, doing
         elif self.end_watch.is_over(doing, elapsed_s):
             self.reason = Reason.LEFT
@@ -118,6 +123,10 @@ def main(spec: SupervisorSpec) -> None:
         on_interrupt = _become_independent()
         threads = taint.native_threads()
         import_quietly(spec.job.modules, spec.board.set_importing)
+        if spec.limits_threads:
+            limit_threads()
+        if spec.adopts:
+            orphans.adopt()
         supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
@@ -133,6 +142,8 @@ def _leave(supervisor: Supervisor | None, status: int) -> NoReturn:
     try:
         if supervisor is not None:
             supervisor.kill_all()
+            if supervisor.adopts:
+                orphans.end_all()
     except Exception:
         traceback.print_exc()
     finally:
@@ -141,8 +152,7 @@ def _leave(supervisor: Supervisor | None, status: int) -> NoReturn:
 
 def _become_independent() -> Any:
     """Shed what a fork of the training process brings along. Returns its handler of SIGINT, for the workers."""
-    # SIGINT is meant for the main process; the terminal sends it to all.
-    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    on_interrupt = ignore_interrupts()  # meant for the main process; the terminal sends it to all
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it: meant for all of a program
@@ -159,6 +169,7 @@ class Supervisor:
 
     def __init__(self, spec: SupervisorSpec, tainted_by: str | None, on_interrupt: Any) -> None:
         self._spec = spec
+        self.adopts = spec.adopts
         self._tainted_by = tainted_by
         self._launcher: Launcher = (
             Spawning(spec.job, spec.board, spec.start_method)
@@ -182,7 +193,7 @@ class Supervisor:
         self._has_been_ready = spec.has_been_ready
         self._stopping: Stop | None = None
         watches_memory = spec.memory_limit_bytes is not None or spec.memory_budget_bytes is not None
-        self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
+        self._slowest_tick_s = self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
         self._budget_watch = BudgetWatch(spec.memory_budget_bytes)
         self._last_look = time.monotonic()
         self._poll = select.poll()
@@ -212,14 +223,16 @@ class Supervisor:
         self._board.tick()
         now = time.monotonic()
         elapsed_s, self._last_look = min(now - self._last_look, self._tick_s), now
+        self._tick_s = self._slowest_tick_s
         for life in self._lives.values():
             doing = self._board.doing(life.worker_id)
+            self._tick_s = min(self._tick_s, tick_s_of(doing))
             self._has_been_ready |= doing.phase is not Phase.STARTING
-            life.look(doing, self._board.start_bytes(life.worker_id), elapsed_s)
+            life.look(doing, self._board.memory(life.worker_id), elapsed_s)
             life.traces.watch(doing, now)
             self._listen_to(life.traces.stderr)
         self._watch_budget()
-        if self._all_are_ready():  # not before: the first batch is waited for
+        if not self.adopts and self._all_are_ready():  # not before: the first batch is waited for
             self._launcher.warm_up()
 
     def _watch_budget(self) -> None:
@@ -255,7 +268,7 @@ class Supervisor:
         deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd), cap)
         self._poll.register(pidfd, select.POLLIN)
-        traces.stderr.name(worker_id)
+        traces.stderr.name(f"{self._spec.who} {worker_id}")
         self._listen_to(traces.stderr)
         return Started(worker_id, life, process.pid, self._tainted_by), [born.socket.fileno(), pidfd]
 
@@ -283,8 +296,9 @@ class Supervisor:
         self._listen_no_more(life.traces.stderr)
         life.reason = reason_of_end(life.reason, doing, exitcode)
         evidence = life.traces.evidence(life.reason, exitcode, doing, self._surroundings)
-        used_bytes = life.cap.used_bytes or self._budget_watch.used_bytes.get(life.worker_id)
-        evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes)
+        had_bytes = self._budget_watch.had_bytes(life.worker_id)
+        used_bytes = had_bytes if life.reason is Reason.OVER_BUDGET else life.cap.used_bytes or had_bytes
+        evidence = dataclasses.replace(evidence, memory_used_bytes=used_bytes, memory_kept_bytes=life.cap.kept_bytes)
         exited = Exited(life.worker_id, life.number, pid, exitcode, doing, replace, life.reason, evidence)
         if born is None:
             self._tell(exited)

@@ -42,7 +42,7 @@ class _NoRelay:
     def take_in(self) -> bool:
         return False
 
-    def name(self, worker_id: int) -> None:
+    def name(self, who: str) -> None:
         pass
 
     @property

@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping
 
 from holdfast.memory import readings, smaps
-from holdfast.workers.board import Board, Doing, Phase
-from holdfast.workers.limits import SLACK_BYTES
+from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
+from holdfast.workers.limits import IN_THE_WAY_BYTES, SLACK_BYTES
 
 STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
 """Makes a worker write the stacks of its threads, whatever they do, and go on. No library we know uses it."""
@@ -30,7 +30,13 @@ _STACK_WITHIN_S = 0.2
 _STACK_SETTLES_S = 0.05  # it writes no more: on a busy machine it may be interrupted for some time in between
 _STACK_WRITTEN_WITHIN_S = 1.0
 _LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred threads have more to tell
+_AT_REST = (Phase.IDLE, Phase.HAND_OVER)
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
+
+
+def tick_s_of(doing: Doing) -> float:
+    """How often to look at a worker that does this, for the limits of its call."""
+    return tick_s(doing.limit_ms / 1000 if doing.limit_ms > 0 else None, watches_memory=doing.limit_bytes > 0)
 
 
 def tick_s(limit_s: float | None, *, watches_memory: bool = False) -> float:
@@ -49,11 +55,12 @@ class Deadline:
 
     def is_over(self, doing: Doing, elapsed_s: float) -> bool:
         """Called at every tick with the worker's row, and the time since the last call."""
-        if self._limit_s is None:
+        limit_s = self._limit_s if not doing.limit_ms else doing.limit_ms / 1000
+        if limit_s is None:
             return False
         self._same_s = self._same_s + elapsed_s if doing == self._last else 0.0
         self._last = doing
-        return doing.phase in _WATCHED and self._same_s > self._limit_s * max(1, doing.span)
+        return doing.phase in _WATCHED and 0 < limit_s * max(1, doing.span) < self._same_s
 
 
 class EndWatch:
@@ -82,23 +89,44 @@ class MemoryCap:
         self._looks = 0
         self._shared_seen = 0
         self._own_shared = 0
+        self._unit = -1  # that it had in hand then
+        self._before_bytes = 0  # used when it was last seen at rest, or at an earlier unit
         self.anonymous_bytes: int | None = None
         self.used_bytes: int | None = None  # when it was last looked at
 
-    def is_over(self, start_bytes: int) -> bool:
-        """Called at every tick with what it had when it was ready; 0: it is not yet."""
-        if self._limit_bytes is None or not start_bytes:
+    @property
+    def kept_bytes(self) -> int:
+        """What it had kept since earlier units of this life, as far as was seen; 0: too little to be in the way."""
+        return self._before_bytes if self._before_bytes >= IN_THE_WAY_BYTES else 0
+
+    def is_over(self, memory: WorkerMemory, doing: Doing) -> bool:
+        """Called at every tick with the worker's row. A call with a limit of its own has set its own start, too."""
+        limit_bytes = doing.limit_bytes or self._limit_bytes or 0
+        if not limit_bytes or not memory.start:
             return False
         anonymous = self.anonymous_bytes = readings.anonymous_bytes(self._pid)
         if anonymous is None:
             return False
-        own, most_bytes = max(0, anonymous - start_bytes), self._limit_bytes + SLACK_BYTES
+        own, most_bytes = max(0, anonymous - memory.start), limit_bytes + SLACK_BYTES
         is_over = own + self._own_shared > most_bytes
         self._looks += 1
         if is_over or self._looks % _TICKS_PER_LIMIT == 0:
             self._look_at_shared(most_bytes // 4, again=is_over)
+        self._note_kept(doing, memory, before=self.used_bytes or 0, now=own + self._own_shared)
         self.used_bytes = own + self._own_shared
         return self.used_bytes > most_bytes
+
+    def _note_kept(self, doing: Doing, memory: WorkerMemory, before: int, now: int) -> None:
+        """As seen from here, with shared memory, or by its own word, which is never too late.
+
+        (Below 0 are the units of an iterable that is run again: what that takes is not of an earlier one.)
+        """
+        if doing.unit >= 0 and doing.phase in _AT_REST:
+            self._before_bytes = now
+        elif doing.unit != self._unit:
+            self._before_bytes = before if self._unit >= 0 else 0
+        self._before_bytes = max(self._before_bytes, memory.kept - memory.start if memory.kept else 0)
+        self._unit = doing.unit
 
     def _look_at_shared(self, step_bytes: int, *, again: bool) -> None:
         shared = readings.shared_memory_bytes(self._pid) or 0
@@ -113,6 +141,7 @@ class BudgetWatch:
     def __init__(self, budget_bytes: int | None) -> None:
         self._budget_bytes = budget_bytes
         self.used_bytes: dict[int, int] = {}  # by worker, beyond its birth, when they were last looked at
+        self._when_ended: dict[int, int] = {}  # the same of those that were to go: another look may come before the end
 
     @property
     def has_budget(self) -> bool:
@@ -128,7 +157,14 @@ class BudgetWatch:
         if sum(self.used_bytes.values()) + board.slot_bytes() <= self._budget_bytes + SLACK_BYTES:
             return None
         loading = [worker_id for worker_id in anonymous if board.doing(worker_id).phase in _WATCHED]
-        return max(loading, key=self.used_bytes.__getitem__, default=None)
+        too_many = max(loading, key=self.used_bytes.__getitem__, default=None)
+        if too_many is not None:
+            self._when_ended.setdefault(too_many, self.used_bytes[too_many])
+        return too_many
+
+    def had_bytes(self, worker_id: int) -> int | None:
+        """Of a worker that is gone: what it had when it was to go, or when it was last looked at. Then forgotten."""
+        return self._when_ended.pop(worker_id, self.used_bytes.get(worker_id))
 
 
 class StopWatch:

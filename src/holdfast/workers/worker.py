@@ -1,26 +1,23 @@
-"""The main loop of a worker: receive a unit, fetch, collate into the slot, send the header.
+"""The main loop of a worker: receive a unit, fetch, collate into the slot, send the header. A unit of a pool is a call.
 
     orders from main ──► Worker.run ──► results to main
 
-A worker knows nothing of restarts, of other workers, or of what becomes of a sample. It ends when its socket does, and
-with its supervisor, whatever it is doing. Runs in: worker process.
+A worker knows nothing of restarts, of other workers, or of what becomes of a sample. It ends when its socket does.
+Runs in: worker process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
+import errno
 import itertools
 import marshal
+import multiprocessing.process
 import operator
 import os
 import pickle
-import signal
-import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -28,64 +25,30 @@ import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
 from holdfast import options
+from holdfast.diagnosis import descriptors
 from holdfast.memory import readings
 from holdfast.transport import collate, layout
 from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
 from holdfast.workers import limits, messages, rng
 from holdfast.workers.board import ATTEMPT, BORN_BYTES, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
+from holdfast.workers.calling import Caller
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
 from holdfast.workers.growing import Grown, GrowthWatch
-from holdfast.workers.job import CarriedJob, Job
+from holdfast.workers.job import Calling, Job
 from holdfast.workers.messages import Aside, BadSample, Epoch, Kind, Order, Progress, Result, SlotRef, Unit
 from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
+from holdfast.workers.run import be_quiet
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
+from holdfast.workers.threads import limit as limit_threads
 
 if TYPE_CHECKING:
-    from holdfast.workers.traces import TraceEnds  # where there are such
+    pass  # where there are such
 
-_PR_SET_PDEATHSIG = 1
 _INLINE_ASIDE = 40 * 1024
-_LAST = -1000  # after all that others have to do at the end of the process
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; the parent must be single-threaded."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)  # it died before the call
-
-
-def main(
-    worker_id: int,
-    job: CarriedJob,
-    board: Board,
-    sock: socket.socket,
-    supervisor_pid: int,
-    *,
-    traces: TraceEnds,
-    look: Callable[[], None] | None = None,
-    on_interrupt: Any = signal.default_int_handler,
-) -> None:
-    """The target of a worker process. SIGINT finds what a worker forked by torch would have.
-
-    `look`: what `traces.install` gave, where that was called already.
-    """
-    from holdfast.workers.channel import Channel  # where there are such sockets
-
-    die_with_parent(supervisor_pid)
-    look = look or traces.install(is_forked=True)
-    worker = Worker(worker_id, board, Channel(sock, blocking=True), look=look)
-    serve(worker, job, on_interrupt, when_ready=traces.install_handlers)
-
-
-class OpenableJob(Protocol):
-    """A job that has arrived in this process, however it travelled."""
-
-    def open(self) -> Job: ...
 
 
 def let_trainer_go_first() -> None:
@@ -103,31 +66,10 @@ def do_nothing() -> None:
     pass
 
 
-def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
-    """A worker's life."""
-    let_trainer_go_first()
-    limits.be_first_to_go()
-    try:
-        signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
-        worker.start(job)
-        when_ready()
-        worker.run()
-        worker.end()
-    except KeyboardInterrupt:  # the main process raises its own
-        Finalize(None, _die_of_interrupt, exitpriority=_LAST)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+class OpenableJob(Protocol):
+    """A job that has arrived in this process, however it travelled."""
 
-
-def _die_of_interrupt() -> None:
-    """An exit status would say that the user's code had ended the process."""
-    if os.name != "posix":
-        return
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGINT)
+    def open(self) -> Job: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -180,28 +122,57 @@ class Worker:
         self._at_epoch_start: States = {}
         self._init_failure: Failure | None = None
         self._ended = False  # the iterable is exhausted for this epoch
+        self._caller: Caller | None = None  # of a job whose units are calls
+        self._exit_status: object = None  # of what its last call raised
+        self._who = f"DataLoader worker process {worker_id} (pid {os.getpid()})"
 
     # -- before the first unit -------------------------------------------------------------------------------------
 
     def start(self, carried: OpenableJob) -> None:
         """Everything torch does before a worker's first batch. An exception is kept and raised as every batch."""
         _name_thread()
+        threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        collate.install(self._writer)
         with self._keep_failure("was starting"):
             job = carried.open()
-            seed_worker(job.base_seed, self._id)
-            self._job = job = _seeded(job, job.epoch)
-            set_worker_info(job, self._id)
+            if not job.has_ranks:
+                let_trainer_go_first()
+            if job.limits_threads:
+                limit_threads()
+            if job.calling is None:
+                job = self._prepare_to_load(job)
+            else:
+                self._prepare_to_call(job, job.calling, threads)
+            self._job = job
             if job.worker_init_fn is not None:
                 job.worker_init_fn(self._id)
-            self._generators = GeneratorStates()
+            if self._caller is None:
+                self._generators = GeneratorStates()
             self._limit_memory(job.care.memory_limit)
             self._watch_memory(job)
         self._row[PHASE] = Phase.IDLE
 
+    def _prepare_to_load(self, job: Job) -> Job:
+        collate.install(self._writer)
+        seed_worker(job.base_seed, self._id)
+        job = _seeded(job, job.epoch)
+        set_worker_info(job, self._id)
+        return job
+
+    def _prepare_to_call(self, job: Job, calling: Calling, threads: int) -> None:
+        """No daemon, as in the standard library's pool: it may have children of its own. `threads`: torch's own."""
+        process: Any = multiprocessing.process.current_process()
+        process._config["daemon"] = calling.is_daemonic
+        torch.set_num_threads(calling.threads or threads)
+        if calling.is_seeded:
+            seed_worker(job.base_seed, self._id)
+        if not calling.is_rank:
+            be_quiet()
+        self._who = f"{calling.who} {self._id} (pid {os.getpid()})"
+        self._caller = Caller(self._row, self._segments)
+
     def _watch_memory(self, job: Job) -> None:
-        if job.memory_budget is not None or job.most_growth is not None:
+        if not (job.memory_budget is job.most_growth is job.care.memory_limit is None):
             self._meter = Meter(self._row, forgets_peaks=job.memory_budget is not None)
         if job.most_growth is not None:
             self._growth_watch = GrowthWatch(job.most_growth, int(self._row[BORN_BYTES]), options.growth())
@@ -219,7 +190,7 @@ class Worker:
         try:
             yield
         except Exception as error:
-            self._init_failure = capture(error, f"raised while {self._who()} {when}")
+            self._init_failure = capture(error, f"raised while {self._who} {when}")
 
     def _begin_epoch(self, progress: Progress | None = None) -> None:
         """Make the fetcher; an iterable's iterator, which may run the user's code, is made with it."""
@@ -263,9 +234,13 @@ class Worker:
             self._row[PHASE] = Phase.IDLE
 
     def end(self) -> None:
-        self._row[PHASE] = Phase.ENDING
+        """A rank ends as a process of its own would: in its own time, and with a status that tells how its call did."""
         if self._meter is not None:
             self._meter.close()
+        if self._job is None or not self._job.has_ranks:
+            self._row[PHASE] = Phase.ENDING
+        elif self._exit_status is not None:
+            raise SystemExit(self._exit_status)
 
     def _learn_segment(self, message: tuple[Any, ...], handles: list[Handle]) -> None:
         learn_segment(self._segments, message, handles)
@@ -306,7 +281,7 @@ class Worker:
     # -- one unit --------------------------------------------------------------------------------------------------
 
     def _load(self, unit: Unit) -> None:
-        if self._fetcher is None:
+        if self._fetcher is None and self._caller is None:
             self._begin_epoch()
         row = self._row
         # before the unit: who reads the unit first never sees a new one with an old phase, or an old unit's position
@@ -325,8 +300,8 @@ class Worker:
             raise
         except Exception as error:
             # what the user's code made cannot be pickled, or does not fit into memory
-            failure = capture(error, self._where("sending the batch"))._replace(phase=int(Phase.SEND))
-            outcome = Outcome(self._bad_batch(error), tuple(failure))
+            failure = capture(error, self._where_sending())._replace(phase=int(Phase.SEND))
+            outcome = self._unless_it_keeps_too_much(Outcome(self._bad_batch(error), tuple(failure)))
             self._writer.start_over(self._area(unit.slot))
             self._send(unit, outcome)
         finally:
@@ -337,10 +312,30 @@ class Worker:
 
     def _fetch(self, unit: Unit) -> Outcome:
         """A batch, a failure, or the end of the stream."""
-        outcome = self._try_to_fetch(unit)
+        outcome = self._try_to_fetch(unit) if self._caller is None else self._try_to_call(unit, self._caller)
+        outcome = self._unless_it_keeps_too_much(outcome)
         if outcome.kind is not Kind.BATCH:
             self._writer.start_over(self._area(unit.slot))
         return outcome
+
+    def _unless_it_keeps_too_much(self, outcome: Outcome) -> Outcome:
+        """Where memory was refused, and this life keeps some since earlier units: it leaves, and the next one tells
+        whether it was the sample. (One that has finished nothing keeps nothing, so that this comes to an end.)
+
+        An iterable that would have to be run again would keep the same again.
+        """
+        if not limits.kept_bytes() or (isinstance(self._fetcher, IterableFetcher) and not self._fetcher.knows_state):
+            return outcome
+        failures = [Failure(*outcome.value)] if outcome.kind in (Kind.FAILURE, Kind.BAD_BATCH) else []
+        for bad in self._fetcher.bad if self._fetcher is not None else ():
+            if not bad.loaded:
+                failures.append(Failure(*bad.failure)._replace(position=bad.position))
+        refusal = next((failure for failure in failures if failure.is_refusal), None)
+        if refusal is None:
+            return outcome
+        self._row[LEAVE] = 1
+        # A call is run again only if its caller says so: it has failed, but the next one finds another worker.
+        return outcome if self._caller is not None else Outcome(Kind.AGAIN, tuple(refusal))
 
     def _try_to_fetch(self, unit: Unit) -> Outcome:
         if self._init_failure is not None:
@@ -365,6 +360,19 @@ class Worker:
         if self._is_incomplete(samples):
             return Outcome(Kind.BAD_SAMPLES, None)
         return self._collate(samples, unit)
+
+    def _try_to_call(self, unit: Unit, caller: Caller) -> Outcome:
+        """What the call returns or raises: also what would end a process that is not a worker."""
+        if self._init_failure is not None:
+            return Outcome(Kind.FAILURE, tuple(self._init_failure))
+        if caller.is_taken_back(unit.unit):
+            return Outcome(Kind.TAKEN_BACK, None)
+        try:
+            return Outcome(Kind.BATCH, caller.run(self._request(unit)[0]))
+        except BaseException as error:
+            self._exit_status = _exit_status_of(error)
+            failure = capture(error, f"raised in {self._who}")._replace(phase=int(Phase.FETCH), position=0)
+            return Outcome(Kind.FAILURE, tuple(failure))
 
     def _request(self, unit: Unit) -> tuple[bytes, tuple[int, ...]]:
         """The unit's indices, pickled, and their places in the epoch."""
@@ -391,7 +399,7 @@ class Worker:
         for attempt in itertools.count(1):
             self._writer.begin_collate()
             try:
-                return Outcome(Kind.BATCH, self._call_collate(samples, unit))
+                return Outcome(Kind.BATCH, self._call_collate(samples))
             except Exception as error:
                 failure = capture(error, self._where("collate_fn"))._replace(phase=int(Phase.COLLATE))
                 if attempt > retries:
@@ -402,11 +410,11 @@ class Worker:
             self._writer.start_over(self._area(unit.slot))
         raise AssertionError("unreachable")
 
-    def _call_collate(self, samples: Any, unit: Unit) -> Any:
+    def _call_collate(self, samples: Any) -> Any:
         assert self._job is not None
         assert self._fetcher is not None
         if self._fetcher.sample_seed is not None:
-            rng.seed_collate(self._fetcher.sample_seed, unit.places[0])
+            rng.seed_collate(self._fetcher.sample_seed, self._fetcher.first_place)
         return self._job.collate_fn(samples)
 
     def _bad_batch(self, error: Exception) -> Kind:
@@ -417,7 +425,7 @@ class Worker:
         writer.accepts_tensors = False
         packed = layout.encode(outcome.value, writer)
         outcome.value = None  # let go, so that what is still alive is what the user's code keeps
-        said = self._aside(self._look_at_memory())
+        said = self._aside(self._look_at_memory()) if outcome.kind is not Kind.AGAIN else b""  # nothing was done
         aside = said if len(said) <= _INLINE_ASIDE else writer.write(said)
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
@@ -429,7 +437,10 @@ class Worker:
         """Before the header goes: who reads that may read of the memory as well. Something to be said of growth."""
         self._samples_done += max(1, self._row[SPAN])
         kept = self._meter.end_unit() if self._meter is not None else None
-        if kept is None or self._growth_watch is None:
+        if kept is None:
+            return None
+        limits.note_kept(kept)
+        if self._growth_watch is None:
             return None
         grown = self._growth_watch.saw(self._samples_done, kept)
         if self._growth_watch.is_to_leave:
@@ -438,18 +449,21 @@ class Worker:
 
     def _aside(self, grown: Grown | None) -> bytes:
         """What else is to be said; nothing, as long as no random number was drawn and nothing went wrong."""
+        if self._caller is not None:
+            return self._caller.aside()
         if self._generators is None or self._fetcher is None:
             return b""
         generators, bad = self._generators.changes(), self._fetcher.bad
         if isinstance(self._fetcher, IterableFetcher):
             stream = self._fetcher
             at_start, self._at_epoch_start = self._at_epoch_start, {}
-            counts = (stream.units, stream.elements, stream.state())
+            counts, cut = (stream.units, stream.elements, stream.state()), stream.cut
         elif generators or bad or grown is not None:
-            at_start, counts = {}, (0, 0, b"")
+            at_start, counts, cut = {}, (0, 0, b""), -1
         else:
             return b""
-        return messages.pack_aside(Aside(generators, at_start, *counts, tuple(map(tuple, bad)), tuple(grown or ())))
+        trouble = tuple(map(tuple, bad)), tuple(grown or ()), cut
+        return messages.pack_aside(Aside(generators, at_start, *counts, *trouble))
 
     # -- small things ----------------------------------------------------------------------------------------------
 
@@ -466,18 +480,27 @@ class Worker:
             area = self._areas[ref] = area_of(self._segments[segment].view[offset : offset + nbytes])
         return area
 
-    def _who(self) -> str:
-        return f"DataLoader worker process {self._id} (pid {os.getpid()})"
-
     def _position(self) -> int:
         """Of the sample in hand: in its unit, or of an iterable, in the worker's stream."""
         if isinstance(self._fetcher, IterableFetcher):
             return self._fetcher.elements - 1
         return int(self._row[POSITION])
 
+    def _where_sending(self) -> str:
+        if self._caller is not None:
+            return f"raised in {self._who}, sending what the call returned"
+        return self._where("sending the batch")
+
     def _where(self, doing: str) -> str:
         """One line for the user: which worker, which batch, which sample."""
-        return f"raised in {self._who()}, batch {self._unit}, {doing}"
+        return f"raised in {self._who}, batch {self._unit}, {doing}"
+
+
+def _exit_status_of(error: BaseException) -> object:
+    """What a process that runs one function ends with: as multiprocessing has it, and torch's spawn."""
+    if isinstance(error, SystemExit):
+        return error.code
+    return None if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _seeded(job: Job, epoch: Epoch) -> Job:
@@ -491,6 +514,9 @@ def _draws_nothing(collate_fn: Any) -> bool:
 
 def learn_segment(segments: dict[int, Segment], message: tuple[Any, ...], handles: list[Handle]) -> None:
     _, number, nbytes = message
+    if not handles:
+        said = f"a batch's memory could not be received: {os.strerror(errno.EMFILE)} ({descriptors.held()})"
+        raise OSError(errno.EMFILE, said)
     segments[number] = segment = Segment(handles[0], nbytes)
     segment.close_fd()
 

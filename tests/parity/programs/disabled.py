@@ -13,5 +13,5 @@ if __name__ == "__main__":
         loader: DataLoader[int] = DataLoader(range(6), batch_size=2, num_workers=2, backend=None)
         kinds = [type(iterator).__name__ for iterator in (iter(loader), iter(loader))]
         batches = [batch.tolist() for batch in loader]
-    mentioned = [[warning.category.__name__, str(warning.message)] for warning in recorded]
+    mentioned = [[warning.category.__name__, str(warning.message), warning.filename] for warning in recorded]
     print(json.dumps({"iterators": kinds, "batches": batches, "warnings": mentioned}))

@@ -1,4 +1,4 @@
-"""A sample needed more memory than the loader's `memory_limit` allows a worker.
+"""A sample needed more memory than the loader's `memory_limit` allows a worker, or its worker had kept too much before.
 
 Signs: with a limit, Python, numpy or torch could not allocate memory or start a thread, or C++ said std::bad_alloc; or
 the supervisor saw the worker past its limit, and ended it.
@@ -15,7 +15,6 @@ from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "over memory_limit"
-_REFUSED = ("can't allocate memory", "Unable to allocate", "not enough memory", "can't start new thread")
 _IN_BYTES = re.compile(r"tried to allocate (\d+) bytes")
 _IN_WORDS = re.compile(r"Unable to allocate ([\d.]+ [KMGTP]?i?B)")
 _BAD_ALLOC = "std::bad_alloc"
@@ -28,7 +27,8 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.ending is Ending.OVER_LIMIT:
         return _told(evidence, f"had {_used(evidence)} of its own, over memory_limit ({limit})", _SEEN)
     if _was_refused(evidence):
-        return _told(evidence, f"asked for {_asked(evidence)}, over memory_limit ({limit})", _REFUSAL)
+        had = f" when it had {_used(evidence)}" if evidence.memory_kept_bytes else ""
+        return _told(evidence, f"asked for {_asked(evidence)}{had}, over memory_limit ({limit})", _REFUSAL)
     if signs.is_crash_by(evidence, wording.SIGABRT) and _BAD_ALLOC in evidence.stderr_tail:
         return _told(evidence, f"could get no more memory under memory_limit ({limit})", _ABORT, Confidence.LIKELY)
     return None
@@ -36,6 +36,9 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 
 _SEEN = "its memory was past the limit when it was looked at, and it was ended before the kernel had to end anything"
 _REFUSAL = "the memory that it asked for would have taken it past its limit, and was refused"
+_KEPT = (
+    "of what it may have, it had kept {} since earlier batches: it is not known to be this sample that needs too much"
+)
 _ABORT = "C++ could not allocate memory, which a worker with a limit is refused past it"
 
 
@@ -47,19 +50,28 @@ def _told(evidence: Evidence, summary: str, because: str, confidence: Confidence
     )
     growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
     grew = growth if " grew " in growth else ""  # what did not grow was not what it was ended for
+    kept = wording.size(evidence.memory_kept_bytes) if evidence.memory_kept_bytes else ""
     lines = (used, grew, signs.exception_line(evidence), *signs.stack_lines(evidence, 3))
     return Diagnosis(
         cause=NAME,
         confidence=confidence,
         summary=summary,
-        because=because,
+        because=_KEPT.format(kept) if kept else because,
         where=signs.where(evidence),
         evidence=tuple(line for line in lines if line),
-        advice=(
-            "DataLoader(..., memory_limit=...)   a larger one, where a sample may really need that much",
-            "load less at once: a part of the file, a smaller type (float32, uint8), fewer threads in a worker",
-        ),
+        advice=_ADVICE_IF_KEPT if kept else _ADVICE,
     )
+
+
+_ADVICE = (
+    "DataLoader(..., memory_limit=...)   a larger one, where a sample may really need that much",
+    "load less at once: a part of the file, a smaller type (float32, uint8), fewer threads in a worker",
+)
+_ADVICE_IF_KEPT = (
+    "look for what the dataset keeps: a cache without a bound, a list that only grows",
+    "DataLoader(..., recycle_after=...)   replaces a worker between batches, before it has kept so much",
+    "DataLoader(..., memory_limit=...)   a larger one, where a worker may really keep that much",
+)
 
 
 def _was_refused(evidence: Evidence) -> bool:
@@ -67,7 +79,7 @@ def _was_refused(evidence: Evidence) -> bool:
     if raised is None or evidence.ending is not Ending.RAISED:
         return False
     is_error = signs.is_of(raised, "MemoryError") or raised.errno == errno.ENOMEM
-    return is_error or any(words in raised.message for words in _REFUSED)
+    return is_error or any(words in raised.message for words in signs.NO_MEMORY)
 
 
 def _asked(evidence: Evidence) -> str:

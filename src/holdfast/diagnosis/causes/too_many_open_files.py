@@ -1,7 +1,7 @@
 """A process had no descriptor left for one more file, socket or shared tensor.
 
 Signs: EMFILE (the process's limit) or ENFILE (the machine's), or "received 0 items of ancdata", which is what is left
-of a message whose descriptors did not fit.
+of a message whose descriptors did not fit. A worker may also have died of such an exception, and printed it.
 
 Pure. Runs in: main process.
 """
@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import errno
 
-from holdfast.diagnosis import signs
+from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence
 
 NAME = "too many open files"
 _MACHINE = "Too many open files in system"
 _PROCESS = "Too many open files"
 _ANCDATA = "received 0 items of ancdata"
+_ADVICE = (
+    "close what the dataset opens: with open(path) as file, and the same for images, archives and sockets",
+    "ulimit -n 65536   in the shell that starts the program",
+)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     raised = evidence.raised
     if raised is None:
-        return None
+        return _died_of_it(evidence)
     if raised.errno == errno.ENFILE or _MACHINE in raised.message:
         because = "the machine has no descriptor left (ENFILE)"
     elif raised.errno == errno.EMFILE or _PROCESS in raised.message:
-        because = "the process has no descriptor left (EMFILE)"
+        because = f"the process has no descriptor left (EMFILE){_holders(evidence)}"
     elif _ANCDATA in raised.message:
         because = "descriptors were sent to a process that had none left for them"
     else:
@@ -38,17 +42,33 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         because=because,
         where=signs.where(evidence),
         evidence=(*_count(evidence), *signs.stack_lines(evidence, 3)),
-        advice=(
-            "close what the dataset opens: with open(path) as file, and the same for images, archives and sockets",
-            "ulimit -n 65536   in the shell that starts the program",
-        ),
+        advice=_ADVICE,
     )
 
 
+def _died_of_it(evidence: Evidence) -> Diagnosis | None:
+    """In the dataset's code at the end of the process, or in ours, where memory for a batch was to be received."""
+    said, is_sure = signs.died_of_exception(evidence)
+    if _PROCESS not in said:
+        return None
+    whose = "the machine has no descriptor left (ENFILE)" if _MACHINE in said else "the process had none left (EMFILE)"
+    return Diagnosis(
+        cause=NAME,
+        confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY,
+        summary=f"had too many open files: {wording.one_line(said, 120)}",
+        because=whose,
+        evidence=(f"on its stderr: {wording.one_line(said, 400)}", f"exit status {evidence.exit_code}, no signal"),
+        advice=_ADVICE,
+    )
+
+
+def _holders(evidence: Evidence) -> str:
+    """In the cause itself: that is what an exception of the dataset's own shows of it, in its notes."""
+    return f", it holds {evidence.open_files_held}" if evidence.open_files_held else ""
+
+
 def _count(evidence: Evidence) -> tuple[str, ...]:
-    if evidence.open_files_held:
-        return (f"open in the process: {evidence.open_files_held}",)
-    if evidence.open_files is None:
+    if evidence.open_files_held or evidence.open_files is None:  # the one is in the cause
         return ()
     limit = "" if evidence.open_files_limit is None else f" of {evidence.open_files_limit}"
     return (f"open in the process: {evidence.open_files}{limit}",)

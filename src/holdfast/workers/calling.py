@@ -1,0 +1,73 @@
+"""The worker's part of a call: take it apart, run it, and remember whether anybody keeps its arguments.
+
+Runs in: worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.memory import readings
+from holdfast.transport.arguments import Borrower, LentSlot
+from holdfast.transport.segments import Segment
+from holdfast.workers import limits, messages
+from holdfast.workers.board import LIMIT_BYTES, LIMIT_MS, POSITION, SPAN, START_BYTES, TAKEN_BACK
+
+
+class Caller:
+    """Runs the calls of one worker, one after the other."""
+
+    def __init__(self, row: memoryview, segments: Mapping[int, Segment]) -> None:
+        self._row = row
+        self._segments = segments
+        self._borrower = Borrower()
+        self._put_back: Callable[[], None] | None = None  # the memory limit that was there before a call's own
+
+    def run(self, request: bytes | memoryview) -> Any:
+        """What the call returns; what it raises, `SystemExit` and its like too, is for the caller to catch."""
+        call = messages.unpack_call(request)
+        row = self._row
+        row[POSITION], row[SPAN], row[LIMIT_MS] = 0, 1, call.limit_ms
+        if call.limit_bytes:
+            self._limit_memory(call.limit_bytes)
+        slots = [self._lent(*ref) for ref in call.slots]
+        fn, args, kwargs = self._borrower.unpack(call.layout, slots)
+        return fn(*args, **kwargs)
+
+    def is_taken_back(self, unit: int) -> bool:
+        """Whether the main process wants somebody else to run it. Asked when the board says that it is begun here."""
+        return bool(unit <= self._row[TAKEN_BACK])
+
+    def aside(self) -> bytes:
+        """Said with the result, once that is let go: nothing, if nobody keeps an argument. The call is over."""
+        if self._put_back is not None:
+            self._put_back()
+            self._put_back = None
+        return messages.ARGUMENTS_KEPT if self._borrower.are_kept() else b""
+
+    def _limit_memory(self, limit_bytes: int) -> None:
+        """From here on to the end of the call: what the process has by now does not count."""
+        row, start_bytes = self._row, self._row[START_BYTES]
+        put_limit_back = limits.limit_memory_for_now(limit_bytes)
+        row[START_BYTES], row[LIMIT_BYTES] = readings.anonymous_bytes("self") or 0, limit_bytes
+
+        def put_back() -> None:
+            row[LIMIT_BYTES], row[START_BYTES] = 0, start_bytes
+            put_limit_back()
+
+        self._put_back = put_back
+
+    def _lent(self, segment: int, offset: int, nbytes: int) -> LentSlot:
+        return LentSlot(self._segments[segment].view[offset : offset + nbytes])
+
+
+class Initializer:
+    """The user's initializer, as a `worker_init_fn`."""
+
+    def __init__(self, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
+        self.initializer = initializer
+        self.initargs = initargs
+
+    def __call__(self, worker_id: int) -> None:
+        self.initializer(*self.initargs)

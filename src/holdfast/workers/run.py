@@ -1,0 +1,83 @@
+"""The run of a pool, or of ranks, as it goes to disk: begun with the first call, ended with the workers.
+
+A pool inside a worker of another writes nothing, as a loader in a loader's worker: there may be one for each call.
+Runs in: main process, in the thread that has the workers; worker process (`be_quiet`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import holdfast
+from holdfast import options
+from holdfast.incident import Incident
+from holdfast.records.facts import RunFacts
+from holdfast.records.writer import RunRecord
+
+_LONGEST_NAME = 200
+_quiet: list[bool] = []
+
+
+def be_quiet() -> None:
+    """In a worker: from now on this process, and those it forks, record no calls of their own."""
+    _quiet.append(True)
+
+
+@dataclass(slots=True)
+class CallCounters:
+    """What is counted of calls, and what a reading calls it, which has the loader's names."""
+
+    samples: int = 0  # that have come back, whatever came of them
+    skipped: int = 0  # of these, the ones that failed
+    restarts: int = 0  # of workers, or of all ranks
+    batches: int = 0
+    waited_s: float = 0.0
+
+
+class RunOfCalls:
+    """What is said of it while it runs. Where nothing is recorded, all of this does nothing."""
+
+    def __init__(self, front: str, *, is_recorded: bool) -> None:
+        """`front`: as in `diagnosis/call_words.py`."""
+        self._front = front
+        self._is_recorded = is_recorded
+        self._record = RunRecord.none()
+        self.counters = CallCounters()
+
+    def begin(self, function: Any, num_workers: int, start_method: str) -> None:
+        if not self._is_recorded or _quiet or not options.diagnoses():
+            return
+        name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        facts = RunFacts(
+            holdfast_version=holdfast.__version__,
+            torch_version=str(torch.__version__),
+            num_workers=num_workers,
+            start_method=start_method,
+            batch_size=None,
+            dataset=None,
+            dataset_length=None,
+            front=self._front,
+            function=str(name)[:_LONGEST_NAME],
+        )
+        self._record = RunRecord.open(facts)
+
+    def note(self, incident: Incident) -> None:
+        """Write it down, and give it the id that it has there."""
+        said = incident.to_json()
+        del said["id"]  # it gets one by being written
+        incident_id = self._record.note_incident(said)
+        if incident_id is not None:
+            incident.identify(incident_id)
+
+    def tick(self, now_s: float, worker_pids: Callable[[], Iterable[int]]) -> None:
+        """Take a reading, if one is due. Next to nothing if not."""
+        self._record.tick(now_s, self.counters, worker_pids)
+
+    def end(self) -> None:
+        """Write the last line. To end again does nothing."""
+        counted = self.counters
+        self._record.close({"samples": counted.samples, "skipped": counted.skipped, "restarts": counted.restarts})
