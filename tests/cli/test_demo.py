@@ -55,6 +55,7 @@ def test_the_demo_ends_torchs_epoch_and_not_ours(monkeypatch: pytest.MonkeyPatch
     assert data["speed"]["equal"] == data["speed"]["batches"] == 4
 
 
+@pytest.mark.long
 def test_the_demo_prints_both_loaders() -> None:
     """Without --json: tables on stdout, nothing on stderr where that is no terminal. The default is to skip."""
     done = holdfast_command("demo", "--quick", "--batches", "2")
@@ -95,6 +96,7 @@ def test_the_command_line_starts_without_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.long
 def test_torchs_epoch_is_ended_at_the_limit() -> None:
     """Without a timeout of its own it waits for ever for a sample that hangs."""
     hangs, never = run_epochs([["hangs"], ["raises"]], 2, timeout_s=0, limit_s=5, on_batch=lambda number, state: None)

@@ -238,7 +238,9 @@ def test_workers_that_had_nothing_to_do_end_by_themselves(batches: int, tmp_path
     wait_until(lambda: traces.count("ended") == traces.count("started"), CLOSE_DEADLINE_S, "the workers' exit hooks")
 
 
-@pytest.mark.parametrize("how", [*STUCK, "deaf", "stopped"])
+@pytest.mark.parametrize(
+    "how", [STUCK[0], *(pytest.param(how, marks=pytest.mark.long) for how in STUCK[1:]), "deaf", "stopped"]
+)
 def test_close_is_bounded_whatever_a_worker_does(how: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Workers asleep, in a loop, in C with the GIL held, deaf to SIGTERM, or stopped: close ends them in time."""
     dataset = Stuck(100, free=100 if how == "stopped" else 4, how=how)

@@ -17,7 +17,7 @@ from holdfast import DataLoader
 pytestmark = pytest.mark.timeout(150)
 
 
-@pytest.mark.parametrize("sizes", ["same", "growing"])
+@pytest.mark.parametrize("sizes", [pytest.param("same", marks=pytest.mark.long), "growing"])
 def test_256_descriptors_are_enough_for_8_workers_and_every_batch_kept(sizes: str) -> None:
     """1000 kept batches of one size, or 400 whose size grows by a factor of a thousand; two epochs of them."""
     assert run_program("few_descriptors.py", sizes).startswith("whole epochs")
@@ -27,7 +27,10 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.parametrize("kept_epochs", [1, 40], ids=["of-the-first-epoch", "of-every-epoch"])
+@pytest.mark.parametrize(
+    "kept_epochs",
+    [pytest.param(1, marks=pytest.mark.long, id="of-the-first-epoch"), pytest.param(40, id="of-every-epoch")],
+)
 def test_a_kept_batch_costs_no_descriptor_per_epoch(kept_epochs: int) -> None:
     """Keep a batch, of one epoch or of each, and train for ever: epochs come and go and leave no descriptor open."""
     loader = DataLoader(Numbers(8), batch_size=2, num_workers=1)

@@ -109,7 +109,9 @@ def test_f5_a_sample_over_memory_limit_costs_itself(library: str, method: str) -
     assert "of its own memory, above its start, it had" in incident.evidence
 
 
-@pytest.mark.parametrize("through_stdin", [False, True], ids=["script", "python -"])
+@pytest.mark.parametrize(
+    "through_stdin", [pytest.param(False, id="script"), pytest.param(True, id="python -", marks=pytest.mark.long)]
+)
 def test_f7_a_lambda_in_main_reaches_new_interpreters(through_stdin: bool) -> None:
     """64 of 64 under spawn, from a script and from a program on standard input."""
     assert run_program("lambda_dataset.py", "spawn", through_stdin=through_stdin) == "64 in order\n"

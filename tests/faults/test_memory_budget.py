@@ -69,6 +69,7 @@ def test_workers_that_keep_too_much_together_are_done_without(kind: Any, method:
     assert found == sorted(found) or kind is KeepingStream
 
 
+@pytest.mark.long
 def test_units_of_workers_that_were_let_go_for_another_are_loaded_all_the_same() -> None:
     """Workers that keep 70 MB each make room for one unit that is loaded alone, while units of theirs wait."""
     dataset = KeepingAndHungry(32, 70, 80, first=8)
@@ -142,6 +143,7 @@ def test_another_epoch_begins_as_ever(persistent: bool) -> None:
             assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))
 
 
+@pytest.mark.long
 def test_an_epoch_that_is_left_early_hurts_nobody() -> None:
     """With what waits for memory still waiting."""
     loader = DataLoader(Hungry(LENGTH, 300), 1, num_workers=4, memory_budget="600MB", persistent_workers=True)
@@ -185,6 +187,7 @@ def test_a_new_interpreter_that_has_loaded_nothing_makes_room_as_well() -> None:
         assert loader.skipped_samples == []
 
 
+@pytest.mark.long
 def test_of_an_epoch_that_is_left_early_nothing_is_taken_from_the_next() -> None:
     """Units of an iterable that wait for memory, and for nobody any more, must not be loaded in the next epoch."""
     dataset = KeepingStream(48, 0)

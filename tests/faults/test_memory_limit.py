@@ -109,6 +109,7 @@ class LeakingShared(Dataset[torch.Tensor]):
         return torch.tensor(index)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "portable"])
 def test_a_worker_that_was_ended_for_what_it_kept_is_no_fault_of_a_sample(method: str) -> None:
     """With no further attempt allowed to a sample."""

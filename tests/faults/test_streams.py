@@ -157,7 +157,7 @@ def _is_of_the_other(outcome: Any) -> bool:
     return isinstance(outcome, list) and outcome[0] % 2 == 0
 
 
-@pytest.mark.parametrize("kind", [Plain, StatefulIterator])
+@pytest.mark.parametrize("kind", [Plain, pytest.param(StatefulIterator, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("how", "error"), [("SIGSEGV", WorkerCrashed), ("endless loop", WorkerTimeout)])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_an_element_that_ends_every_worker_ends_the_stream(

@@ -89,7 +89,7 @@ def test_the_epoch_goes_on_when_a_worker_dies_under_a_stopped_supervisor() -> No
     wait_until_ended([supervisor])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
 def test_closing_without_a_supervisor_is_bounded(number: signal.Signals) -> None:
     """Close ends supervisor and workers itself if it must."""
     loader = new_loader()

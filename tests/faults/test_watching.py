@@ -85,6 +85,7 @@ class AllDeaf(Numbers):
         return super().__getitem__(index)
 
 
+@pytest.mark.long
 def test_workers_that_all_hang_at_once_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """None answers, and py-spy neither. The supervisor shows all the while that it is well, and is not replaced."""
     tool = tmp_path / "py-spy"

@@ -240,6 +240,7 @@ def test_a_child_may_have_a_loader_of_its_own() -> None:
         check_to_the_end(iterator, 1)
 
 
+@pytest.mark.long
 def test_the_interpreter_exit_of_a_forked_child_does_not_disturb_its_parent() -> None:
     """A child that ends as a Python program ends, with the inherited iterator alive: exit hooks, finalizers and all."""
     assert run_program("fork_in_epoch.py").splitlines()[-1] == "whole epoch"

@@ -92,7 +92,7 @@ def test_a_start_method_gives_the_same(scenario: Scenario) -> None:
     assert_parity(scenario)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.long)])
 def test_classes_of_the_main_script_arrive_as_themselves(method: str) -> None:
     """isinstance of the very class in the main process: data, tensor subclass, the class itself, and exceptions."""
     program = subprocess.run(

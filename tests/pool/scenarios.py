@@ -332,10 +332,11 @@ def closing_without_waiting(make: MakePool, workers: int, _: Path) -> Any:
 @scenario
 def closing_cancels_what_has_not_begun(make: MakePool, workers: int, tmp: Path) -> Any:
     pool = make(workers)
-    busy = [pool.submit(calls.wait_for, tmp / "gate") for _ in range(workers)]
-    wait_until(lambda: calls.has_begun(tmp / "gate"), PATIENCE_S)
+    gates = [tmp / f"gate {number}" for number in range(workers)]
+    busy = [pool.submit(calls.wait_for, gate) for gate in gates]
+    wait_until(lambda: all(map(calls.has_begun, gates)), PATIENCE_S)
     waiting = [pool.submit(calls.square, number) for number in range(30)]
-    later = threading.Timer(0.3, (tmp / "gate").touch)
+    later = threading.Timer(0.3, lambda: [gate.touch() for gate in gates])
     later.start()
     pool.shutdown(cancel_futures=True)
     later.join()

@@ -416,6 +416,29 @@ def test_what_it_says_itself_that_it_kept_is_believed(memory: Memory) -> None:
     assert cap.kept_bytes == MOST // 2
 
 
+@pytest.mark.parametrize("looks", [5, 10])
+def test_shared_memory_that_any_of_several_units_took_is_not_held_against_the_last(memory: Memory, looks: int) -> None:
+    """It is looked at once in five times: a worker that has finished units since may have kept all there is."""
+    cap, finished = MemoryCap(1, MOST), READY._replace(kept=START)
+    are_over = []
+    for unit in range(looks):
+        memory.shared = memory.own_shared = 2 * MOST * (unit + 1) // looks
+        are_over.append(cap.is_over(finished, doing(unit=unit)))
+    assert are_over == [False] * (looks - 1) + [True]
+    assert cap.kept_bytes == cap.used_bytes == 2 * MOST
+
+
+def test_shared_memory_that_one_unit_took_is_held_against_it(memory: Memory) -> None:
+    """The worker has finished nothing, or it was looked at since it took this one."""
+    first, later = MemoryCap(1, MOST), MemoryCap(1, MOST)
+    memory.shared = memory.own_shared = MOST // 2
+    assert not any(later.is_over(READY._replace(kept=START), doing(unit=1)) for _ in range(5))
+    memory.shared = memory.own_shared = 2 * MOST
+    assert any(first.is_over(READY, doing(unit=0)) for _ in range(5))
+    assert any(later.is_over(READY._replace(kept=START), doing(unit=1)) for _ in range(5))
+    assert (first.kept_bytes, later.kept_bytes) == (0, MOST // 2)
+
+
 # --- too much memory together -----------------------------------------------------------------------------------------
 
 BUDGET = 1000 << 20

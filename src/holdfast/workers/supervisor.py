@@ -123,11 +123,12 @@ def main(spec: SupervisorSpec) -> None:
         on_interrupt = _become_independent()
         threads = taint.native_threads()
         import_quietly(spec.job.modules, spec.board.set_importing)
+        tainted_by = taint.find_taint(threads) if spec.job.was_sent else None
         if spec.limits_threads:
-            limit_threads()
+            limit_threads()  # later: a BLAS may start its threads to hear of it, and ends them at each fork
         if spec.adopts:
             orphans.adopt()
-        supervisor = Supervisor(spec, taint.find_taint(threads) if spec.job.was_sent else None, on_interrupt)
+        supervisor = Supervisor(spec, tainted_by, on_interrupt)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the main process is gone

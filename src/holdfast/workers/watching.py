@@ -89,7 +89,8 @@ class MemoryCap:
         self._looks = 0
         self._shared_seen = 0
         self._own_shared = 0
-        self._unit = -1  # that it had in hand then
+        self._shared_unit = -1  # that it had in hand when that was looked at
+        self._unit = -1  # that it had in hand when the rest was
         self._before_bytes = 0  # used when it was last seen at rest, or at an earlier unit
         self.anonymous_bytes: int | None = None
         self.used_bytes: int | None = None  # when it was last looked at
@@ -110,29 +111,36 @@ class MemoryCap:
         own, most_bytes = max(0, anonymous - memory.start), limit_bytes + SLACK_BYTES
         is_over = own + self._own_shared > most_bytes
         self._looks += 1
-        if is_over or self._looks % _TICKS_PER_LIMIT == 0:
-            self._look_at_shared(most_bytes // 4, again=is_over)
-        self._note_kept(doing, memory, before=self.used_bytes or 0, now=own + self._own_shared)
-        self.used_bytes = own + self._own_shared
+        is_due = is_over or self._looks % _TICKS_PER_LIMIT == 0
+        unplaced = self._look_at_shared(doing.unit, most_bytes // 4, again=is_over) if is_due else 0
+        before, self.used_bytes = self.used_bytes or 0, own + self._own_shared
+        self._note_kept(doing, memory, before, unplaced)
         return self.used_bytes > most_bytes
 
-    def _note_kept(self, doing: Doing, memory: WorkerMemory, before: int, now: int) -> None:
+    def _note_kept(self, doing: Doing, memory: WorkerMemory, before: int, unplaced: int) -> None:
         """As seen from here, with shared memory, or by its own word, which is never too late.
 
         (Below 0 are the units of an iterable that is run again: what that takes is not of an earlier one.)
         """
         if doing.unit >= 0 and doing.phase in _AT_REST:
-            self._before_bytes = now
-        elif doing.unit != self._unit:
-            self._before_bytes = before if self._unit >= 0 else 0
+            self._before_bytes = self.used_bytes or 0
+        else:
+            if doing.unit != self._unit:
+                self._before_bytes = before if self._unit >= 0 else 0
+            self._before_bytes += unplaced if memory.kept else 0  # with none finished, it can only be of this one
         self._before_bytes = max(self._before_bytes, memory.kept - memory.start if memory.kept else 0)
         self._unit = doing.unit
 
-    def _look_at_shared(self, step_bytes: int, *, again: bool) -> None:
+    def _look_at_shared(self, unit: int, step_bytes: int, *, again: bool) -> int:
+        """How much more there is of it than at the last look, if another unit was in hand then: it may be kept."""
         shared = readings.shared_memory_bytes(self._pid) or 0
-        if again or abs(shared - self._shared_seen) > step_bytes:
-            self._shared_seen = shared
-            self._own_shared = smaps.own_shared_memory_bytes(self._pid) if shared > step_bytes else 0
+        if not again and abs(shared - self._shared_seen) <= step_bytes:
+            return 0
+        self._shared_seen = shared
+        before, unit_before = self._own_shared, self._shared_unit
+        self._own_shared = smaps.own_shared_memory_bytes(self._pid) if shared > step_bytes else 0
+        self._shared_unit = unit
+        return max(0, self._own_shared - before) if unit != unit_before else 0
 
 
 class BudgetWatch:

@@ -18,7 +18,7 @@ import operator
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.multiprocessing
@@ -44,9 +44,6 @@ from holdfast.workers.run import be_quiet
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
 from holdfast.workers.streams import IterableFetcher, StreamEnded
 from holdfast.workers.threads import limit as limit_threads
-
-if TYPE_CHECKING:
-    pass  # where there are such
 
 _INLINE_ASIDE = 40 * 1024
 

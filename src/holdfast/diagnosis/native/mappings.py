@@ -10,6 +10,8 @@ Kept are, the most telling first and bounded in number:
     shared mappings of files      memory in /dev/shm, memfds, data files: where a SIGBUS comes from
     guard pages                   below the stacks of threads: a worker may run on one, if its parent forked in a thread
 
+Our own segments are left out: they come and go without a look, and where one was the user may have mapped a file since.
+
 Runs in: worker process (write), main | supervisor process (read).
 """
 
@@ -28,6 +30,7 @@ _PERMISSIONS, _OFFSET, _PATH = 1, 2, 5  # fields of a line; the path is the last
 _GUARD = "---p"
 _OWN_MEMORY = ("[stack]", "[heap]")
 _IN_MEMORY = ("/dev/shm/", "/memfd:")
+_OURS = ("/dev/shm/holdfast-", "/memfd:holdfast ")
 
 
 def of_self() -> tuple[Mapping, ...]:
@@ -75,6 +78,8 @@ def _rank(line: str) -> int | None:
         return 3 if fields[_PERMISSIONS] == _GUARD else None
     if fields[_PATH] in _OWN_MEMORY:
         return 1
+    if fields[_PATH].startswith(_OURS):
+        return None
     return 2 if fields[_PERMISSIONS][3] == "s" or fields[_PATH].startswith(_IN_MEMORY) else None
 
 
