@@ -29,7 +29,7 @@ faults: $(INSTALLED) ## every row of the fault table, for hours; a part of it: A
 pythons: ## the tests that need no torch, on every other Python that is found
 	tools/pythons $(ARGS)
 
-bench: $(INSTALLED) ## the benchmarks: both loaders, interleaved, as ratios
+bench: $(INSTALLED) $(VENV)-dgl ## the benchmarks: both loaders, interleaved, as ratios
 	$(BIN)/python -m benchmarks $(ARGS)
 
 chaos: $(INSTALLED) ## loaders while their workers and supervisors are killed: batch by batch equal to torch's
@@ -49,7 +49,11 @@ format: $(INSTALLED) ## rewrite the sources in the project's format
 	$(BIN)/ruff format
 
 clean: ## remove the environments and the caches
-	rm -rf $(VENV) $(VENV)-3.* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-dgl $(VENV)-3.* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# For one row of the benchmarks, which says if it is absent. Without what it asks for: that would be another torch.
+$(VENV)-dgl: | $(INSTALLED)
+	-$(BIN)/python -m pip install --disable-pip-version-check --no-deps --target $@ dgl==1.1.3
 
 # The stamp is touched last: an installation that was interrupted is done again.
 $(INSTALLED): pyproject.toml constraints.txt

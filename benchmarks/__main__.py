@@ -22,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.status import Status
 
+from .graph import measure_graph
 from .machine import machine_facts
 from .measure import measure_row
 from .memory import CASES, QUICK_CASES, measure_memory
@@ -43,8 +44,9 @@ STARTUP_WORKERS = (2, 4)
 Tick = Callable[[str], None]
 SUPERVISION_S, QUICK_SUPERVISION_S = 10.0, 4.0
 SHARING_ROUNDS, QUICK_SHARING_ROUNDS = 3, 1
+GRAPH_ROUNDS, QUICK_GRAPH_ROUNDS = 7, 3
 POOL_START_ROUNDS, QUICK_POOL_START_ROUNDS = 3, 1
-PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing", "pool")
+PARTS = ("throughput", "options", "startup", "memory", "supervision", "sharing", "pool", "graph")
 
 
 def main() -> int:
@@ -156,6 +158,10 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         rounds = QUICK_SHARING_ROUNDS if options.quick else SHARING_ROUNDS
         report.sharing = measure_sharing(options.quick, rounds, tick)
 
+    def measure_neighbours() -> None:
+        rounds = QUICK_GRAPH_ROUNDS if options.quick else GRAPH_ROUNDS
+        report.graph = measure_graph(options.quick, rounds, tick)
+
     def measure_pools() -> None:
         rounds = QUICK_POOL_START_ROUNDS if options.quick else POOL_START_ROUNDS
         report.pool = measure_pool(options.rounds, options.window, rounds, tick)
@@ -174,6 +180,8 @@ def parts(options: argparse.Namespace, report: Report, tick: Tick) -> Iterator[t
         yield "supervision", measure_supervisor
     if "sharing" in options.only:
         yield "sharing", measure_share
+    if "graph" in options.only:
+        yield "graph", measure_neighbours
     if "pool" in options.only:
         yield "pool", measure_pools
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .graph_tables import graph_markdown
 from .measure import RowResult
 from .option_costs import SETTINGS, OptionResult
 from .pool_tables import pool_markdown
@@ -45,6 +46,8 @@ def markdown(report: Report) -> str:
         parts.append(_supervision(report))
     if report.sharing is not None:
         parts.append(sharing_markdown(report.sharing))
+    if report.graph is not None:
+        parts.append(graph_markdown(report.graph))
     if report.pool is not None:
         parts.append(pool_markdown(report.pool))
     return "\n\n".join(parts)

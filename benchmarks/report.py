@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .graph import LEAST_TO, LEAST_TO_ONE, GraphResult
+from .graph import MOST_ADDED_BYTES as MOST_ADDED_BY_GRAPH
 from .machine import Machine
 from .measure import RowResult
 from .memory import TARGET, MemoryResult
@@ -55,6 +57,7 @@ class Report:
     memory: list[MemoryResult] = field(default_factory=list)
     supervision: list[SupervisionResult] = field(default_factory=list)
     sharing: SharingResult | None = None
+    graph: GraphResult | None = None
     pool: PoolResult | None = None
     broken: list[str] = field(default_factory=list)
 
@@ -67,6 +70,7 @@ class Report:
             *map(memory_target, self.memory),
             *map(supervision_target, self.supervision),
             *(sharing_targets(self.sharing) if self.sharing is not None else ()),
+            *(graph_targets(self.graph) if self.graph is not None else ()),
             *(pool_targets(self.pool) if self.pool is not None else ()),
         ]
 
@@ -138,6 +142,24 @@ def sharing_targets(result: SharingResult) -> list[Target]:
     ]
 
 
+def graph_targets(result: GraphResult) -> list[Target]:
+    """Return the targets of neighbour sampling; DGL's only where there is one."""
+    rates = [
+        Target(f"sampling in one process, against {name}", result.ratio_to(name), least, at_least=True, to=f"{name}'s")
+        for name, least in LEAST_TO.items()
+        if name in result.one_process
+    ]
+    limit = MOST_ADDED_BY_GRAPH / 1e6
+    return [
+        *rates,
+        Target("sampling with 2 workers", result.worker_ratio(), LEAST_TO_ONE, at_least=True, to="one process"),
+        *(
+            Target(f"graph, {method}, added", added / 1e6, limit, at_least=False, to="per worker", unit=" MB")
+            for method, added in result.added_bytes.items()
+        ),
+    ]
+
+
 def pool_targets(result: PoolResult) -> list[Target]:
     """Return the targets of the pool, all against the standard library's."""
     least = {"tiny calls": 1.0, "10 MB array there and back": 3.0}
@@ -160,6 +182,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "memory": [asdict(case) for case in report.memory],
         "supervision": [asdict(case) for case in report.supervision],
         "sharing": report.sharing and asdict(report.sharing),
+        "graph": report.graph and asdict(report.graph),
         "pool": report.pool and asdict(report.pool),
         "targets": [{**asdict(target), "met": target.met} for target in report.targets()],
         "broken": report.broken,

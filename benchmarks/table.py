@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .graph_tables import graph_table
 from .loaders import LOADERS
 from .measure import RowResult
 from .memory import MemoryResult
@@ -64,6 +65,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(supervision_table(report.supervision))
     if report.sharing is not None:
         console.print(sharing_table(report.sharing))
+    if report.graph is not None:
+        console.print(graph_table(report.graph))
     if report.pool is not None:
         console.print(pool_table(report.pool))
     _print_outcome(console, report)

@@ -30,6 +30,7 @@ NEED_TORCH = [
     "diagnosis/test_reproducers.py",
     "faults",
     "gpu",
+    "graph",
     "launch",
     "lifetime",
     "notebooks",

@@ -6,6 +6,7 @@ Importing this package has no effects and does not import torch: the public name
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from holdfast import graph as graph
     from holdfast.cpus import available_cpus
     from holdfast.errors import (
         HoldfastError,
@@ -70,13 +71,17 @@ _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "spawn": "holdfast.launch.spawn",
 }
 
+_PACKAGES = ("graph",)  # with public names of their own
+
 
 def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

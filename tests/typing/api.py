@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, TensorDataset
 import holdfast
 from holdfast import DataLoader, FailedItem, ProcessPoolExecutor, available_cpus, share, spawn
 from holdfast.errors import HoldfastError, HoldfastWarning, WorkerCrashed, WorkerError, WorkerInitError
+from holdfast.graph import Graph, LinkNeighborLoader, NeighborLoader
 
 
 class Lengths(Dataset[int]):
@@ -103,6 +104,15 @@ def existing_handlers_of_runtime_error_catch_ours(crashed: WorkerCrashed, init: 
     as_ours: list[HoldfastError] = [*as_worker_errors]
     as_warning: type[UserWarning] = HoldfastWarning
     print(as_runtime_errors, as_ours, as_warning)
+
+
+def a_graph_is_made_and_sampled(edges: torch.Tensor) -> None:
+    graph = Graph.from_edges(edges, num_nodes=4, node_features={"x": torch.zeros(4, 2)})
+    assert_type(graph, Graph)
+    with NeighborLoader(graph, [15, 10], batch_size=2, num_workers=1, on_error="skip") as loader:
+        assert_type(loader, NeighborLoader)
+    NeighborLoader(graph, [15, 10], output="networkx")  # type: ignore[arg-type]
+    assert_type(holdfast.graph.LinkNeighborLoader(graph, [2]), LinkNeighborLoader)
 
 
 def spawn_gives_a_group_only_if_it_does_not_join(train: Callable[[int, str], None]) -> None:

@@ -181,3 +181,17 @@ def test_a_batch_too_large_for_its_slot_is_stacked_in_memory_of_its_own() -> Non
     assert is_in_slot(batch, writer)
     assert len(writer.spilled_handles()) == 1
     writer.end()
+
+
+def test_a_dataset_of_ours_builds_its_batch_in_the_slot() -> None:
+    """While a unit is in hand, also before collating; not between units, nor once somebody keeps what is built."""
+    writer = installed()
+    writer.begin_fetch()
+    tensor = collate.new_tensor(torch.int32, (3, 5))
+    assert (tensor.dtype, tuple(tensor.shape)) == (torch.int32, (3, 5))
+    assert is_in_slot(tensor, writer)
+    assert collate.new_tensor(torch.int64, (0, 4)).shape == (0, 4)
+    assert writer.is_kept()
+    assert not is_in_slot(collate.new_tensor(torch.int32, (3, 5)), writer)
+    writer.end()
+    assert collate.new_tensor(torch.int32, (2,)).shape == (2,)

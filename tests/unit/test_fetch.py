@@ -308,3 +308,21 @@ def test_the_numbers_of_a_sample_depend_on_its_place_alone(kind: type[Draws]) ->
     again = kind({1: [OSError()], 2: [OSError(), OSError()]})
     assert fetcher(again, RETRY, sample_seed=5).fetch([3, 1, 2], (40,)) == expected
     assert set(fetcher(kind(), sample_seed=6).fetch([3, 1, 2], (40,))).isdisjoint(expected)
+
+
+class Drawing(Samples):
+    """Samples of a list are as many random numbers."""
+
+    def __getitem__(self, index: Any) -> Any:
+        for one in index:
+            self.load(one)
+        return [random.random() for _ in index]
+
+
+def test_what_is_drawn_for_a_list_does_not_depend_on_when_a_sample_is_known_to_be_bad() -> None:
+    """The first of a list fails, or was left out before: the others draw the same."""
+    late = fetcher(Drawing({3: [ValueError("bad")] * 9}), SKIP, auto_collation=False, sample_seed=77).fetch(
+        [3, 1, 2], (10,)
+    )
+    early = fetcher(Drawing(), SKIP, auto_collation=False, sample_seed=77).fetch([1, 2], (11, 12))
+    assert late == early

@@ -2,11 +2,13 @@
 
 torch's `default_collate` looks up what to do with tensors in a table. In a worker that entry is replaced by `stack`,
 so that `default_collate`, and every custom collate function that calls it, writes straight into the slot.
-What the user put into the table stays there. Runs in: worker process.
+What the user put into the table stays there. Datasets of ours build their batches there too, by `new_tensor`.
+Runs in: worker process.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,9 +17,12 @@ from torch.utils.data._utils import collate as torch_collate
 
 from holdfast.transport.writer import SlotWriter
 
+_writers: list[SlotWriter] = []  # of this process: one, in a worker
+
 
 def install(writer: SlotWriter) -> None:
     """Make `default_collate` in this process build tensors in the slot of the unit in hand."""
+    _writers[:] = [writer]
     table = torch_collate.default_collate_fn_map
     if table.get(Tensor) is not torch_collate.collate_tensor_fn:
         return
@@ -33,6 +38,17 @@ def install(writer: SlotWriter) -> None:
         return torch.stack(batch, 0, out=out)
 
     table[Tensor] = stack
+
+
+def new_tensor(dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """A tensor to be filled: in the slot of the unit in hand, if there is one and it can be used.
+
+    For whoever makes a batch and does not keep it. What is kept all the same is noticed (`SlotWriter.is_kept`).
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes == 0 or not _writers or not _writers[0].can_build:
+        return torch.empty(shape, dtype=dtype)
+    return _writers[0].tensor(dtype, shape, nbytes)
 
 
 def _stack_elsewhere(batch: Any, collate_fn_map: Any) -> Tensor:

@@ -104,6 +104,11 @@ class SlotWriter:
         self._built.append(weakref.ref(buffer))
         return torch.frombuffer(buffer, dtype=dtype).resize_(shape)
 
+    @property
+    def can_build(self) -> bool:
+        """Whether there is a unit in hand, and nobody keeps what is built."""
+        return bool(self.areas) and not self._someone_keeps
+
     def is_kept(self) -> bool:
         """Whether the user's code in this process still holds a tensor that was built in the slot.
 

@@ -82,7 +82,9 @@ class MapFetcher:
         good = [index for position, index in enumerate(indices) if position not in bad] if bad else indices
         self._row[POSITION], self._row[SPAN] = -1, len(indices)
         if self.sample_seed is not None:
-            rng.seed_sample(self.sample_seed, places[0])
+            # where the first good one is: there the list would start if the bad ones had been known before
+            first = next((position for position in range(len(indices)) if position not in bad), 0)
+            rng.seed_sample(self.sample_seed, place_of(places, first))
         try:
             return self._dataset[good]
         except Exception as raised:

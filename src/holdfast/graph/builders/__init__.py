@@ -1,0 +1,1 @@
+"""How a graph is made: one file for each kind of source. What they have in common is in `edges.py`."""
