@@ -112,11 +112,13 @@ class FakeFence:
 
 
 class FakeStreams:
-    """What `CudaStreams` is to real ones: all streams that it is given count."""
+    """What `CudaStreams` is to real ones: of the user's, all that it is given count, as long as he is followed."""
 
-    def __init__(self, streams: list[FakeStream]) -> None:
-        self.streams = streams
-        self.follows_user = True
+    def __init__(
+        self, streams: list[FakeStream], always: list[FakeStream] | None = None, *, follows_user: bool = True
+    ) -> None:
+        self.streams, self.always = streams, [] if always is None else always  # which may be filled later
+        self.follows_user = follows_user
         self.is_capturing = False
         self.noted = 0
 
@@ -124,7 +126,7 @@ class FakeStreams:
         self.noted += 1
 
     def fence(self) -> FakeFence:
-        return FakeFence(self.streams)
+        return FakeFence([*self.always, *(self.streams if self.follows_user else ())])
 
     def may_wait(self) -> bool:
         return not self.is_capturing

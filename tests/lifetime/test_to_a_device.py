@@ -82,8 +82,10 @@ class FakeCarrier(FakeStream):
             moved.append(arriving)
             return torch.frombuffer(arriving, dtype=leaf.dtype).view(leaf.shape)
 
+        mover = Mover(torch.device("meta"))
+        mover.move(batch)
         carried = change_leaves(batch, move)
-        return Carried(carried, [], FakeFence([self]), has_others=False)
+        return Carried(carried, [], FakeFence([self]), has_others=mover.has_others)
 
     def give_out(self, carried: Carried) -> Any:
         self.most_ahead = max(self.most_ahead, self.asked - self.done)
@@ -109,7 +111,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     def make_streams(declared: Any, always: Any = None, *, follows_user: bool = True) -> FakeStreams:
         known.declared = declared
-        return FakeStreams(known.streams if always is None else always)
+        return FakeStreams(known.streams, always, follows_user=follows_user)
 
     fakes = SimpleNamespace(CudaRegistrar=lambda index: known.driver, CudaStreams=make_streams)
     monkeypatch.setattr(pinned, "cuda", fakes)
@@ -160,9 +162,10 @@ def test_slots_are_registered_once_in_an_epoch(device: SimpleNamespace) -> None:
     assert len(registrations) < 40
 
 
-def test_streams_are_declared_on_the_loader(device: SimpleNamespace) -> None:
+@pytest.mark.parametrize("options", [{"pin_memory": True}, {"device": "cuda"}])
+def test_streams_are_declared_on_the_loader(device: SimpleNamespace, options: dict[str, Any]) -> None:
     """The list itself is looked at, whenever a batch is let go."""
-    loader = holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, pin_memory=True)
+    loader = holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, **options)
     for _ in loader:
         assert device.declared is loader.streams
 
@@ -185,6 +188,27 @@ def test_batches_arrive_on_the_device_in_order(device: SimpleNamespace, depth: i
             assert torch.equal(batch, numbers(number * 4, 4)), number
     assert number == 299
     assert 1 <= FakeCarrier.made[0].most_ahead <= depth + 1
+
+
+def with_an_array(samples: list[torch.Tensor]) -> dict[str, Any]:
+    stacked = torch.stack(samples)
+    return {"tensor": stacked, "array": stacked.numpy().copy()}
+
+
+def test_what_stays_in_a_slot_is_whole_when_the_user_copies_it(device: SimpleNamespace) -> None:
+    """An array is not moved: it lies in pinned memory, from which the user copies it on streams of his own."""
+    dice, arriving = random.Random(1), []
+    options: dict[str, Any] = {"num_workers": 2, "device": "cuda", "collate_fn": with_an_array}
+    with holdfast.DataLoader(Numbered(1200), batch_size=4, **options) as loader:
+        for batch in loader:
+            arriving.append(dice.choice(device.streams).copy(*address_of(batch["array"])))
+            del batch
+            run_a_little(device.streams, dice)
+    for stream in device.streams:
+        stream.run(10**6)
+    for number, arrived in enumerate(arriving):
+        batch = torch.frombuffer(arrived, dtype=torch.int32).view(4, -1)
+        assert torch.equal(batch, numbers(number * 4, 4)), number
 
 
 def test_workers_that_die_change_nothing_on_the_device(device: SimpleNamespace, tmp_path: Any) -> None:
@@ -261,6 +285,16 @@ def test_a_mover_changes_tensors_and_nothing_else() -> None:
     assert batch["a"][0] is tensor
     whole = move_others(moved, meta)
     assert (whole["c"].device, whole["d"].device) == (meta, meta)
+
+
+@pytest.mark.parametrize("leaf", [np.zeros(3), SimpleNamespace(x=torch.zeros(3)), {torch.zeros(3)}, MovesItself()])
+def test_a_mover_says_what_may_still_lie_in_a_slot(leaf: Any) -> None:
+    """Whatever is no container and not surely without memory of its own: who copies from it is waited for."""
+    plain = [torch.zeros(2), "text", b"bytes", 3, 2.5, True, None]
+    for batch, has_others in (([plain, {"a": 1}], False), ([*plain, {"a": leaf}], True)):
+        mover = Mover(torch.device("meta"))
+        mover.move(batch)
+        assert mover.has_others is has_others
 
 
 @pytest.mark.parametrize("workers", [0, 1])

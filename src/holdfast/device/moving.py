@@ -19,9 +19,14 @@ from torch import Tensor
 Change = Callable[[Any], Any]
 
 
-class Mover:
-    """Moves the tensors of one batch. `moved`: those on the device; `has_others`: something has a `to()` of its own.
+_HOLDS_NO_MEMORY = frozenset({str, bytes, int, float, complex, bool, type(None)})
 
+
+class Mover:
+    """Moves the tensors of one batch. `moved`: those on the device; `has_others`: something else may lie in its slots.
+
+    Of that, what has a `to()` of its own is left for `move_others`. The rest, an array or an object that is no
+    container, stays as it is: the user may copy from it whenever he likes.
     `is_pinned`: its slots are, so it is not asked of each tensor. One that lies elsewhere all the same is waited for.
     """
 
@@ -37,7 +42,7 @@ class Mover:
 
     def _move_leaf(self, leaf: Any) -> Any:
         if not _is_plain(leaf):
-            self.has_others = self.has_others or _moves_itself(leaf)
+            self.has_others = self.has_others or type(leaf) not in _HOLDS_NO_MEMORY
             return leaf
         known = self._known.get(id(leaf))
         if known is None:

@@ -104,7 +104,8 @@ class DeviceIterator(PinnedIterator):
         self._ahead: deque[Carried | Exception] = deque()
         self._registrar = cuda.CudaRegistrar(self._device.index)
         self._side_streams: list[Any] = []
-        streams = self._streams = cuda.CudaStreams((), self._side_streams, follows_user=False)
+        # of his own copies there are none, unless a batch has something that stays where it is
+        streams = self._streams = cuda.CudaStreams(loader.streams, self._side_streams, follows_user=False)
         return PinnedSlotPool(warm_slots + self._depth + _SPARE_FENCED, self._registrar, streams)
 
     def _next_data(self) -> Any:
@@ -120,7 +121,7 @@ class DeviceIterator(PinnedIterator):
             finally:
                 del first  # its traceback holds this frame, and this frame the iterator
         if first.has_others:
-            self._streams.note()  # on which they are copied
+            self._streams.note()  # on which they are copied, or will be
         return self._carrier.give_out(first)
 
     def _go_on(self, carrier: CudaCarrier) -> None:
