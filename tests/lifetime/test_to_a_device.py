@@ -25,6 +25,7 @@ from fake_device import FakeDriver, FakeFence, FakeStream, FakeStreams, address_
 from holdfast.device.carrier import Carried
 from holdfast.device.moving import Mover, change_leaves, move_all, move_others
 from holdfast.loader import iterator, pinned
+from waits import PATIENCE_S, wait_until
 
 Pair = collections.namedtuple("Pair", "image label")
 
@@ -229,6 +230,66 @@ def test_an_exception_comes_at_its_place_and_the_next_batch_after_it(device: Sim
             next(epoch)
         batches.extend(epoch)
     assert [int(batch[0, 0]) for batch in batches] == [0, 2, 6, 8, 10, 12, 14]
+
+
+def test_a_copy_that_fails_is_an_exception_at_its_place(
+    device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device's memory is full, say, when a batch is copied ahead: those before it are good, and come first."""
+    carry, carried = FakeCarrier.carry, []
+
+    def fail_once(self: FakeCarrier, batch: Any, *, is_pinned: bool) -> Carried:
+        carried.append(int(batch[0, 0]))
+        if carried[-1] == 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return carry(self, batch, is_pinned=is_pinned)
+
+    monkeypatch.setattr(FakeCarrier, "carry", fail_once)
+    with holdfast.DataLoader(Numbered(24), batch_size=4, num_workers=2, device="cuda") as loader:
+        epoch = iter(loader)
+        wait_until_all_are_there(epoch)
+        batches = [next(epoch) for _ in range(2)]
+        with pytest.raises(torch.OutOfMemoryError):
+            next(epoch)
+        batches.extend(epoch)
+    assert [int(batch[0, 0]) for batch in batches] == [0, 4, 12, 16, 20]
+
+
+def wait_until_all_are_there(epoch: Any) -> None:
+    """As many as are loaded ahead: then batches are copied as far ahead as they may be."""
+    expected = list(epoch._schedule.expected())
+
+    def are_there() -> bool:
+        epoch._take_in_all(epoch._backend.wait(0.01))
+        return all(epoch._units[unit].is_finished for unit in expected)
+
+    wait_until(are_there, PATIENCE_S, "the batches that are loaded ahead")
+
+
+@pytest.mark.parametrize("where", ["carry", "give_out"])
+def test_an_interrupt_loses_no_batch(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """While a copy is started, or waited for: whoever asks again gets what he would have got."""
+    method, calls = getattr(FakeCarrier, where), []
+
+    def interrupt(self: FakeCarrier, batch: Any, **options: Any) -> Any:
+        calls.append(where)
+        if len(calls) in {1, 4}:
+            raise KeyboardInterrupt
+        return method(self, batch, **options)
+
+    monkeypatch.setattr(FakeCarrier, where, interrupt)
+    batches, interrupts = [], 0
+    with holdfast.DataLoader(Numbered(40), batch_size=4, num_workers=2, device="cuda") as loader:
+        epoch = iter(loader)
+        while len(batches) < 10:
+            try:
+                batches.append(next(epoch))
+            except KeyboardInterrupt:
+                interrupts += 1
+        with pytest.raises(StopIteration):
+            next(epoch)
+    assert torch.equal(torch.cat(batches), numbers(0, 40))
+    assert interrupts == 2
 
 
 def test_an_epoch_that_is_left_early_is_followed_by_a_whole_one(device: SimpleNamespace) -> None:

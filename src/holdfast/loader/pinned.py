@@ -4,7 +4,8 @@
     device="cuda"      and copied from there to the device on a side stream, ahead of its being asked for
 
 Recovery, order and errors are those of `LoaderIterator`: a batch that is ahead was delivered by it, and an exception
-that came instead of one is kept for its place.
+that came instead of one, or of its copy, is kept for its place. A batch whose copy a signal handler of the user's cut
+short is copied by the next call.
 
 Runs in: main process.
 """
@@ -102,6 +103,7 @@ class DeviceIterator(PinnedIterator):
         self._depth: int = loader.prefetch_to_device
         self._carrier: CudaCarrier | None = None
         self._ahead: deque[Carried | Exception] = deque()
+        self._in_hand: list[Any] = []  # the batch behind them, if its copy is not under way yet
         self._registrar = cuda.CudaRegistrar(self._device.index)
         self._side_streams: list[Any] = []
         # of his own copies there are none, unless a batch has something that stays where it is
@@ -114,29 +116,42 @@ class DeviceIterator(PinnedIterator):
             self._side_streams.append(self._carrier)
         while len(self._ahead) <= self._depth and self._may_go_on():
             self._go_on(self._carrier)
-        first = self._ahead.popleft()
+        first = self._ahead[0]
         if isinstance(first, Exception):
+            self._ahead.popleft()
             try:
                 raise first
             finally:
                 del first  # its traceback holds this frame, and this frame the iterator
-        if first.has_others:
+        try:
+            batch = self._give_out(self._carrier, first)
+        except BaseException as error:
+            if not came_from_handler(error):  # else it stays the first
+                self._ahead.popleft()
+            raise
+        self._ahead.popleft()
+        return batch
+
+    def _give_out(self, carrier: CudaCarrier, carried: Carried) -> Any:
+        if carried.has_others:
             self._streams.note()  # on which they are copied, or will be
-        return self._carrier.give_out(first)
+        return carrier.give_out(carried)
 
     def _go_on(self, carrier: CudaCarrier) -> None:
         """Start the copy of the next batch, or keep the exception that came instead."""
         try:
-            batch = super()._next_data()
+            if not self._in_hand:
+                self._in_hand.append(super()._next_data())
+            carried = carrier.carry(self._in_hand[0], is_pinned=self._is_pinned)
         except Exception as error:
             if came_from_handler(error):
                 raise
+            self._in_hand.clear()
             self._ahead.append(error)
             return
-        carried = carrier.carry(batch, is_pinned=self._is_pinned)
-        del batch
-        self._streams.follows_user |= carried.has_others
         self._ahead.append(carried)
+        self._in_hand.clear()
+        self._streams.follows_user |= carried.has_others
         self._pool.collect()  # now: so that the fence of its slots stands right behind this copy
 
     def _may_go_on(self) -> bool:
@@ -164,11 +179,13 @@ class DeviceIterator(PinnedIterator):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._ahead.clear()
+        self._in_hand.clear()
         super()._reset(loader, first_iter)
 
     def _shutdown_workers(self, *args: Any, **options: Any) -> None:
         if self._broken is None and not self._finished and not self._shutdown:
             self._ahead.clear()  # closed by the user
+            self._in_hand.clear()
         super()._shutdown_workers(*args, **options)
 
 
