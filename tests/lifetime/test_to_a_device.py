@@ -367,6 +367,33 @@ def test_any_device_will_do(workers: int, on_error: Any) -> None:
         assert [(batch.device.type, batch.shape) for batch in loader] == [("meta", (4, 3000))] * 2
 
 
+class SaysHow(MovesItself):
+    said: ClassVar[list[bool]] = []
+
+    def to(self, device: Any, non_blocking: bool = False) -> MovesItself:
+        self.said.append(non_blocking)
+        return super().to(device)
+
+
+def test_copies_to_other_devices_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slot is free when the call returns, and no fence of theirs is known to us. CUDA's are not waited for."""
+    said: list[bool] = []
+    plain_to = torch.Tensor.to
+
+    def to(self: torch.Tensor, device: Any, non_blocking: bool = False) -> torch.Tensor:
+        said.append(non_blocking)
+        return plain_to(self, "meta")
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    monkeypatch.setattr(SaysHow, "said", said)
+    for device in ("mps", "xpu", "meta", "cuda"):
+        said.clear()
+        move_all([torch.zeros(3), SaysHow()], torch.device(device))
+        assert len(said) > 1
+        assert set(said) == {device == "cuda"}
+
+
 def test_the_cpu_is_where_batches_are_anyway() -> None:
     with holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, device="cpu") as loader:
         assert torch.equal(torch.cat(list(loader)), numbers(0, 8))

@@ -52,11 +52,11 @@ class Mover:
 
 
 def move_tensor(tensor: Tensor, device: torch.device, *, is_pinned: bool) -> Tensor:
-    """On the current stream, without waiting for it."""
+    """On the current stream; to CUDA without waiting for it."""
     source = tensor.detach() if tensor.requires_grad else tensor
     if not is_pinned and device.type == "cuda" and not source.is_pinned():
         source = source.pin_memory()
-    moved = source.to(device, non_blocking=True)
+    moved = source.to(device, non_blocking=_may_go_on_by_itself(device))
     return moved.requires_grad_() if tensor.requires_grad else moved
 
 
@@ -81,9 +81,16 @@ def _moves_itself(leaf: Any) -> bool:
 
 def _moved_by_itself(leaf: Any, device: torch.device) -> Any:
     try:
-        return leaf.to(device, non_blocking=True)
+        return leaf.to(device, non_blocking=_may_go_on_by_itself(device))
     except TypeError:
         return leaf.to(device)
+
+
+def _may_go_on_by_itself(device: torch.device) -> bool:
+    """Whether a copy need not be waited for. Of CUDA's we know when they are done, or that memory which is not pinned
+    has been read when the call returns; others might read a slot that is another batch's by then.
+    """
+    return device.type == "cuda"
 
 
 def change_leaves(data: Any, change: Change) -> Any:
