@@ -10,6 +10,7 @@ import collections
 import os
 import random
 import signal
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -346,6 +347,25 @@ def test_a_mover_changes_tensors_and_nothing_else() -> None:
     assert batch["a"][0] is tensor
     whole = move_others(moved, meta)
     assert (whole["c"].device, whole["d"].device) == (meta, meta)
+
+
+class Triple(tuple[Any, ...]):
+    """One that is made in a way of its own."""
+
+    __slots__ = ()
+
+    def __new__(cls, first: Any, second: Any, third: Any) -> Triple:
+        return super().__new__(cls, (first, second, third))
+
+
+def test_what_has_nothing_to_move_is_not_rebuilt() -> None:
+    """It may be of a kind that cannot be; one that has, and cannot be, becomes the plainest of its kind."""
+    kept = [range(3), Triple(1, 2, 3), memoryview(np.zeros((2, 2))), bytearray(b"ab"), types.MappingProxyType({"a": 1})]
+    moved = move_all({"x": torch.zeros(3), "kept": kept}, torch.device("meta"))
+    assert moved["x"].is_meta
+    assert all(one is other for one, other in zip(moved["kept"], kept, strict=True))
+    triple = move_all(Triple(1, torch.zeros(3), 3), torch.device("meta"))
+    assert (type(triple), triple[0], triple[1].is_meta, triple[2]) == (tuple, 1, True, 3)
 
 
 @pytest.mark.parametrize("leaf", [np.zeros(3), SimpleNamespace(x=torch.zeros(3)), {torch.zeros(3)}, MovesItself()])

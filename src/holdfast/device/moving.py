@@ -95,20 +95,20 @@ def _may_go_on_by_itself(device: torch.device) -> bool:
 
 def change_leaves(data: Any, change: Change) -> Any:
     """`data` with `change` applied to everything in it that is not a container."""
-    if isinstance(data, Tensor | str | bytes) or _moves_itself(data):
+    if isinstance(data, Tensor | str | bytes | bytearray | memoryview) or _moves_itself(data):
         return change(data)
     if isinstance(data, Mapping):
         return _change_mapping(data, change)
-    if isinstance(data, tuple):
-        items = [change_leaves(item, change) for item in data]
-        return type(data)(*items) if hasattr(data, "_fields") else type(data)(items)
     if isinstance(data, Sequence):
         return _change_sequence(data, change)
     return change(data)
 
 
 def _change_mapping(data: Mapping[Any, Any], change: Change) -> Any:
-    items = {key: change_leaves(value, change) for key, value in data.items()}
+    before = dict(data.items())
+    items = {key: change_leaves(value, change) for key, value in before.items()}
+    if all(items[key] is value for key, value in before.items()):
+        return data
     try:
         if isinstance(data, MutableMapping):
             clone = copy.copy(data)
@@ -120,13 +120,16 @@ def _change_mapping(data: Mapping[Any, Any], change: Change) -> Any:
 
 
 def _change_sequence(data: Sequence[Any], change: Change) -> Any:
-    items = [change_leaves(item, change) for item in data]
+    before = list(data)
+    items = [change_leaves(item, change) for item in before]
+    if all(item is as_it_was for item, as_it_was in zip(items, before, strict=True)):
+        return data  # it may be of a kind that cannot be rebuilt: a range, say
     try:
         if isinstance(data, MutableSequence):
             clone = copy.copy(data)
             for at, item in enumerate(items):
                 clone[at] = item
             return clone
-        return type(data)(items)  # type: ignore[call-arg]
+        return type(data)(*items) if hasattr(data, "_fields") else type(data)(items)  # type: ignore[call-arg]
     except TypeError:
-        return items
+        return tuple(items) if isinstance(data, tuple) else items
