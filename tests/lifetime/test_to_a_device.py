@@ -311,6 +311,31 @@ def test_a_closed_loader_gives_nothing_more(device: SimpleNamespace) -> None:
         next(epoch)
 
 
+@pytest.mark.parametrize("options", [{"pin_memory": True}, {"device": "cuda"}])
+def test_a_forked_process_is_told_that_the_iterator_is_not_its_own(
+    device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """And not that CUDA cannot be used there; nor is it given a batch that is on a device which it does not have."""
+    owner = os.getpid()
+
+    def prepare(self: FakeDriver) -> None:
+        assert os.getpid() == owner, "Cannot re-initialize CUDA in forked subprocess"
+
+    monkeypatch.setattr(FakeDriver, "prepare", prepare)
+    with holdfast.DataLoader(Numbered(64), batch_size=4, num_workers=2, **options) as loader:
+        epoch = iter(loader)
+        next(epoch)
+        pid = os.fork()
+        if pid == 0:
+            said = ""
+            try:
+                next(epoch)
+            except BaseException as error:
+                said = str(error)
+            os._exit(0 if "belongs to the process it was made in" in said else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def test_structure_and_what_is_no_tensor_stay_as_they_are(device: SimpleNamespace) -> None:
     def alike(batch: Any) -> Any:
         return change_leaves(batch, lambda leaf: leaf.tolist() if isinstance(leaf, torch.Tensor) else leaf)

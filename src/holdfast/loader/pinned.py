@@ -12,6 +12,7 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import deque
 from typing import Any
@@ -77,8 +78,9 @@ class PinnedIterator(LoaderIterator):
         return PinnedSlotPool(warm_slots + _SPARE_FENCED, self._registrar, streams)
 
     def _next_data(self) -> Any:
-        self._registrar.prepare()
-        self._pool.streams.note()
+        if os.getpid() == self._owner_pid:  # else that is what is said, and not that CUDA cannot be used there
+            self._registrar.prepare()
+            self._pool.streams.note()
         return super()._next_data()
 
     def _take_result(self, done: UnitDone) -> None:
@@ -111,6 +113,8 @@ class DeviceIterator(PinnedIterator):
         return PinnedSlotPool(warm_slots + self._depth + _SPARE_FENCED, self._registrar, streams)
 
     def _next_data(self) -> Any:
+        if os.getpid() != self._owner_pid:
+            return super()._next_data()  # which is refused
         if self._carrier is None:
             self._carrier = CudaCarrier(self._device, most_unfinished=self._depth + 2)
             self._side_streams.append(self._carrier)
