@@ -59,13 +59,33 @@ def test_binary_negatives_are_no_edges() -> None:
 
 
 def test_labels_make_room_for_that_of_the_negatives() -> None:
-    """As in PyG: without negatives as given; with binary ones raised by one."""
+    """As in PyG: without negatives as given; with binary ones raised by one, if one of them is 0 already."""
     graph, edges = random_graph(), (np.array([1, 2, 3]), np.array([4, 5, 6]))
     (batch,) = link_batches(graph, edges, edge_label=torch.tensor([0, 3, 5]))
     assert batch.edge_label.tolist() == [0, 3, 5]
     assert ends_of(batch) == [(1, 4), (2, 5), (3, 6)]
     (batch,) = link_batches(graph, edges, edge_label=torch.tensor([0, 3, 5]), neg_sampling_ratio=1.0)
     assert batch.edge_label.tolist() == [1, 4, 6, 0, 0, 0]
+    batches = link_batches(graph, edges, edge_label=torch.tensor([0, 3, 5]), neg_sampling_ratio=1.0, batch_size=1)
+    assert [batch.edge_label.tolist() for batch in batches] == [[1, 0], [4, 0], [6, 0]]
+    (batch,) = link_batches(graph, edges, edge_label=torch.ones(3), neg_sampling_ratio=1.0)
+    assert batch.edge_label.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_labels_may_have_several_columns() -> None:
+    """Those of the negatives are rows of zeros."""
+    edges, label = ([1, 2], [4, 5]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    (batch,) = link_batches(random_graph(), edges, edge_label=label, neg_sampling_ratio=1.0)
+    assert batch.edge_label.tolist() == [*label.tolist(), [0, 0], [0, 0]]
+
+
+def test_a_batch_without_links_is_empty() -> None:
+    """A batch sampler may give one."""
+    for kind, ratio in (("binary", 1.0), ("triplet", 1), ("triplet", 2)):
+        options: dict[str, Any] = {"batch_size": 1, "neg_sampling": kind, "neg_sampling_ratio": ratio}
+        (batch,) = link_batches(random_graph(), ([1], [2]), batch_sampler=[[]], **options)
+        assert len(batch.n_id) == len(batch.input_id) == 0
+    assert batch.dst_neg_index.shape == (0, 2)
 
 
 def test_triplets_share_the_source() -> None:

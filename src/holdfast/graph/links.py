@@ -50,6 +50,10 @@ class Negatives:
             raise ValueError(f"neg_sampling='triplet' needs a whole neg_sampling_ratio of 1 or more, not {ratio!r}")
         return cls(float(ratio), kind)
 
+    @property
+    def have_label_0(self) -> bool:
+        return self.kind == "binary" and self.ratio > 0
+
 
 class LinkNeighborhoods(Neighborhoods):
     """An index is the number of an edge to learn from, or a list of them."""
@@ -100,14 +104,16 @@ class LinkNeighborhoods(Neighborhoods):
         count = (len(within) - len(drawn[0]) - negatives) // 2
         sources, targets, rest = within[:count], within[count : 2 * count], within[2 * count :]
         if self.negatives.kind == "triplet":
-            others = rest if negatives == count else rest.view(-1, count).t()
+            ratio = int(self.negatives.ratio)
+            others = rest if ratio == 1 else rest.view(ratio, count).t()
             named = {"src_index": sources, "dst_pos_index": targets, "dst_neg_index": others}
             return named if label is None else {**named, "edge_label": label}
         index = torch.stack([torch.cat([sources, rest[:negatives]]), torch.cat([targets, rest[negatives:]])])
         if not negatives:
             return {"edge_label_index": index} if label is None else {"edge_label_index": index, "edge_label": label}
-        positive = torch.ones(count) if label is None else label + 1  # 0 is for the negatives
-        return {"edge_label_index": index, "edge_label": torch.cat([positive, positive.new_zeros(negatives)])}
+        positive = torch.ones(count) if label is None else label
+        zeros = positive.new_zeros((negatives, *positive.shape[1:]))
+        return {"edge_label_index": index, "edge_label": torch.cat([positive, zeros])}
 
 
 class LinkNeighborLoader(BatchwiseLoader):
@@ -115,7 +121,8 @@ class LinkNeighborLoader(BatchwiseLoader):
 
     Args:
         edge_label_index: the edges to learn from, as `Graph.from_edges` takes them; None: all edges of the graph.
-        edge_label: a label for each of them. With binary negatives, which have the label 0, it is raised by 1.
+        edge_label: a label for each of them. Binary negatives have the label 0: if any of these is 0 too, all are
+            raised by 1, as PyG does.
         neg_sampling_ratio: how many negatives there are for each edge. They are drawn among all pairs of nodes, those
             that are edges of the graph left out.
         neg_sampling: "binary": batches have `edge_label_index` and `edge_label`, edges first, then negatives.
@@ -158,7 +165,7 @@ class LinkNeighborLoader(BatchwiseLoader):
         self.replace, self.directed, self.weighted = replace, directed, weighted
         self.output, self.transform = output, transform
         negatives = Negatives.checked(neg_sampling_ratio, neg_sampling)
-        edges = share(_edges(graph, edge_label_index, edge_label))
+        edges = share(_edges(graph, edge_label_index, edge_label, negatives))
         delivery = Delivery(output, transform, is_made_here=arguments.get("collate_fn") is not None)
         dataset = LinkNeighborhoods(graph, settings, delivery, edges, negatives)
         _compile_for(dataset)
@@ -172,7 +179,9 @@ class LinkNeighborLoader(BatchwiseLoader):
         )
 
 
-def _edges(graph: Graph, edge_label_index: Any, edge_label: Any) -> tuple[Array, Array, torch.Tensor | None]:
+def _edges(
+    graph: Graph, edge_label_index: Any, edge_label: Any, negatives: Negatives
+) -> tuple[Array, Array, torch.Tensor | None]:
     if edge_label_index is None:
         sources, targets = _all_edges(graph)
     else:
@@ -180,6 +189,8 @@ def _edges(graph: Graph, edge_label_index: Any, edge_label: Any) -> tuple[Array,
     check_range("edge_label_index[0]", sources, graph.num_nodes)
     check_range("edge_label_index[1]", targets, graph.num_nodes)
     label = None if edge_label is None else as_features("edge_label", edge_label, len(sources), "edges")
+    if label is not None and negatives.have_label_0 and label.numel() and label.min() == 0:
+        label = label + 1
     return as_ids("sources", sources), as_ids("targets", targets), label
 
 
