@@ -114,6 +114,19 @@ def test_pyg() -> None:
         Graph.from_pyg(pytest.importorskip("torch_geometric.data").HeteroData())
 
 
+@pytest.mark.long
+def test_pyg_with_links_to_learn_from() -> None:
+    """As RandomLinkSplit leaves it: as many of them as there are edges, which makes them no features of these."""
+    data_class = pytest.importorskip("torch_geometric.data").Data
+    edges = torch.tensor([SOURCES, TARGETS])
+    data = data_class(edge_index=edges, edge_attr=torch.rand(5), num_nodes=4)
+    data.edge_label_index, data.edge_label, data.other_edge_index = edges.flip(0), torch.ones(5), edges
+    data.edge_index_of_before = torch.arange(5)
+    graph = Graph.from_pyg(data)
+    assert edge_set(graph) == EDGES
+    assert sorted(graph.edge_features) == ["edge_attr", "edge_index_of_before"]
+
+
 class DglLike:
     """What `from_dgl` asks of a DGL graph. (DGL itself is installed for the benchmarks only.)"""
 

@@ -11,7 +11,10 @@ import torch
 
 from holdfast.graph.builders import edges
 from holdfast.graph.builders.dgl import take_weights
+from holdfast.graph.builders.features import LINKS
 from holdfast.graph.graph import Graph
+
+_NO_FEATURES = LINKS | {"edge_index"}  # links to learn from, of PyG's RandomLinkSplit, may be as many as edges
 
 
 def build(data: Any, edge_weights: str | None) -> Graph:
@@ -24,8 +27,16 @@ def build(data: Any, edge_weights: str | None) -> Graph:
             "data.edge_index = torch.stack(data.adj_t.t().coo()[:2])" if "adj_t" in data else "data.edge_index = ..."
         )
         raise ValueError(f"this Data has no edge_index\n  try   {remedy}")
-    dense = {name: value for name, value in data.items() if isinstance(value, torch.Tensor) and name != "edge_index"}
+    dense = {name: value for name, value in data.items() if name not in _NO_FEATURES and _has_rows(data, name, value)}
     node_features = {name: value for name, value in dense.items() if data.is_node_attr(name)}
     edge_features = {name: value for name, value in dense.items() if data.is_edge_attr(name)}
     weights = take_weights(edge_features, edge_weights, "this Data")
     return edges.build(data.edge_index, data.num_nodes, weights, node_features, edge_features)
+
+
+def _has_rows(data: Any, name: str, value: Any) -> bool:
+    """Whether its first dimension is the one that has one for each of something; of other edges it is the last."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    along = data.__cat_dim__(name, value)
+    return isinstance(along, int) and value.ndim > 0 and along % value.ndim == 0
