@@ -242,13 +242,16 @@ def test_a_file_that_is_wrong_costs_the_seeds_that_need_it(workers: int, tmp_pat
         epochs(NeighborLoader(graph, [-1], batch_size=8, num_workers=workers))
 
 
-def test_an_index_that_is_wrong_in_a_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("end", [10_000, -(2**63)])
+def test_an_index_that_is_wrong_in_a_file_is_named(end: int, weighted: bool, tmp_path: Path) -> None:
     """The same for what says which edges are a node's own."""
-    where = random_graph(COUNT, 400).save_npy(tmp_path)
+    where = random_graph(COUNT, 400, edge_weights=np.ones(400)).save_npy(tmp_path)
     indptr = np.load(where["indptr"])
-    indptr[BAD + 1] = 10_000
+    indptr[BAD + 1] = end
     np.save(where["indptr"], indptr)
-    loader = NeighborLoader(Graph.from_npy(**where, check=False), [2], batch_size=8, num_workers=1, on_error="skip")
+    graph = Graph.from_npy(**where, check=False)
+    loader = NeighborLoader(graph, [2], batch_size=8, num_workers=1, on_error="skip", weighted=weighted)
     assert sum(batch.batch_size for batch in epochs(loader)) == COUNT - 2
     assert [sample.index for sample in loader.skipped_samples] == [BAD, BAD + 1]
     assert f"indptr says that the edges of node {BAD} are" in loader.skipped_samples[0].reason

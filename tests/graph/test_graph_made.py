@@ -282,6 +282,13 @@ COMPRESSED: dict[str, tuple[type[Exception], str, Any, Any]] = {
 }
 
 
+def test_an_indptr_that_goes_all_the_way_round_is_refused() -> None:
+    """Each of its steps, as an int32, is one upwards."""
+    most = 2**31 - 1
+    with pytest.raises(ValueError, match=r"indptr\[2\] is less than indptr\[1\]"):
+        Graph.from_csc(np.array([0, most, -most - 1, -1, 3], np.int32), [0, 0, 0])
+
+
 @pytest.mark.parametrize("case", COMPRESSED)
 def test_bad_compressed_arrays_are_refused(case: str, tmp_path: Path) -> None:
     """The same in memory and in files."""

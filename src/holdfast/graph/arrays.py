@@ -63,8 +63,9 @@ def check_indptr(name: str, indptr: Array, num_edges: int) -> None:
         ends = f"{int(indptr[0])} and {int(indptr[-1])}"
         raise ValueError(f"{name} must start with 0 and end with the number of edges, {num_edges}, not {ends}")
     for start, part in _parts(indptr, overlap=1):
-        if len(part) > 1 and int(np.diff(part).min()) < 0:
-            at = start + int(np.flatnonzero(np.diff(part) < 0)[0])
+        falls = part[1:] < part[:-1]  # (a difference may be more than an integer can hold)
+        if falls.any():
+            at = start + int(np.flatnonzero(falls)[0])
             raise ValueError(f"{name} must not decrease, but {name}[{at + 1}] is less than {name}[{at}]")
 
 

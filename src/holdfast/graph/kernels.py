@@ -79,10 +79,10 @@ def count(  # noqa: PLR0917  (numba takes no keywords at this speed)
     total = 0
     for place in range(len(frontier)):
         node = frontier[place]
-        start = indptr[node]
-        degree = indptr[node + 1] - start
-        if start < 0 or degree < 0 or start + degree > num_edges:
+        start, end = indptr[node], indptr[node + 1]
+        if start < 0 or end < start or end > num_edges:
             return BAD_NODE - place
+        degree = end - start
         starts[place] = start
         degrees[place] = degree
         offsets[place] = total
