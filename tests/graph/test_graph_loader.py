@@ -135,7 +135,7 @@ def test_a_seed_that_is_there_twice_has_its_neighbours_twice() -> None:
 
 # -- bad seeds ---------------------------------------------------------------------------------------------------------
 
-BAD = 16  # the first of its batch of 8: that it is missing must not change what is drawn for the others
+BAD = 16  # the first of its batch of 4 or 8: that it is missing must not change what is drawn for the others
 COUNT = 40
 
 
@@ -178,8 +178,9 @@ WAYS = {"raises": raise_error, "dies": die, "hangs": hang}
 def test_a_seed_that_fails_is_skipped_and_named(way: str, method: str, tmp_path: Path) -> None:
     """However it fails: the others of its batch come, it is named, and the next run does not try it."""
     graph, file = random_graph(COUNT, 400), tmp_path / "bad.jsonl"
-    options = {"batch_size": 8, "num_workers": 2, "on_error": "skip", "skipped_file": file, "sample_timeout": 0.5}
-    options = {**options, **how(method)}
+    options = {"batch_size": 4, "num_workers": 2, "on_error": "skip", "skipped_file": file, **how(method)}
+    if way == "hangs":  # elsewhere a machine that is busy might make one of a good seed
+        options["sample_timeout"] = 1.0
     loader = NeighborLoader(graph, [3], transform=Failing(WAYS[way]), **options)
     torch.manual_seed(1)
     batches = epochs(loader)
