@@ -107,7 +107,7 @@ DRIVERS: list[FakeDriver] = []
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """torch believes in an accelerator, and ours is asked wherever CUDA would be."""
-    known = SimpleNamespace(driver=FakeDriver(), streams=[], declared=None)
+    known = SimpleNamespace(driver=FakeDriver(), streams=[], declared=None, index=None)
     DRIVERS.append(known.driver)
     known.streams += [FakeStream(known.driver), FakeStream(known.driver)]
 
@@ -115,7 +115,11 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         known.declared = declared
         return FakeStreams(known.streams, always, follows_user=follows_user)
 
-    fakes = SimpleNamespace(CudaRegistrar=lambda index: known.driver, CudaStreams=make_streams)
+    def make_registrar(index: int | None) -> FakeDriver:
+        known.index = index
+        return known.driver
+
+    fakes = SimpleNamespace(CudaRegistrar=make_registrar, CudaStreams=make_streams)
     monkeypatch.setattr(pinned, "cuda", fakes)
     monkeypatch.setattr(pinned, "CudaCarrier", FakeCarrier)
     monkeypatch.setattr(pinned, "_accelerator", lambda: "cuda")
@@ -170,6 +174,26 @@ def test_streams_are_declared_on_the_loader(device: SimpleNamespace, options: di
     loader = holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, **options)
     for _ in loader:
         assert device.declared is loader.streams
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory_device")
+@pytest.mark.parametrize(
+    ("options", "index"),
+    [
+        ({"pin_memory": True}, None),
+        ({"pin_memory": True, "pin_memory_device": "cuda"}, None),
+        ({"pin_memory": True, "pin_memory_device": "cuda:1"}, 1),
+        ({"device": "cuda"}, None),
+        ({"device": "cuda:1"}, 1),
+    ],
+)
+def test_memory_is_registered_for_the_device_that_was_named(
+    device: SimpleNamespace, options: dict[str, Any], index: int | None
+) -> None:
+    """None: for the one that is current in the user's thread."""
+    with holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=1, **options) as loader:
+        assert len(list(loader)) == 2
+    assert device.index == index
 
 
 def test_a_refusal_is_said_once_and_batches_come_as_torch_pins_them(device: SimpleNamespace) -> None:
