@@ -36,6 +36,13 @@ def test_all_edges_come_once_with_their_ends() -> None:
         assert not hasattr(batch, "edge_label")
 
 
+def test_edges_that_have_a_number_in_common_come_all() -> None:
+    """The two directions of an undirected edge, say."""
+    graph = Graph.from_csc([0, 2, 3, 4], [1, 2, 0, 0], edge_ids=[1, 0, 1, 0])
+    (batch,) = link_batches(graph)
+    assert ends_of(batch) == [(2, 0), (0, 2), (1, 0), (0, 1)]
+
+
 @pytest.mark.parametrize("options", [{"neg_sampling_ratio": 1.5}, {"neg_sampling": "triplet", "neg_sampling_ratio": 2}])
 def test_links_do_not_depend_on_the_workers(options: dict[str, Any]) -> None:
     graph = random_graph()

@@ -195,14 +195,13 @@ def _edges(
 
 
 def _all_edges(graph: Graph) -> tuple[Array, Array]:
-    """In the order of their numbers."""
+    """In the order of their numbers, which some may have in common: the two directions of an undirected one, say."""
     topology = graph.topology
     targets = np.repeat(np.arange(graph.num_nodes), np.diff(topology.indptr))
     if topology.edge_ids is None:
         return np.array(topology.indices), targets
-    sources_by_id, targets_by_id = np.empty_like(topology.indices), np.empty_like(targets)
-    sources_by_id[topology.edge_ids], targets_by_id[topology.edge_ids] = topology.indices, targets
-    return sources_by_id, targets_by_id
+    order = np.argsort(topology.edge_ids, kind="stable")
+    return np.asarray(topology.indices)[order], targets[order]
 
 
 def _compile_for(dataset: LinkNeighborhoods) -> None:
