@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 from graphs import METHODS, all_equal, edge_set, epochs, featured_graph, how, random_graph, seeded_epochs
 from helpers import worker_pids
 from holdfast import TooManySkipped, WorkerCrashed
-from holdfast.graph import Graph, NeighborBatch, NeighborLoader
+from holdfast.graph import Graph, LinkNeighborLoader, NeighborBatch, NeighborLoader
 from holdfast.graph.outputs import Made
 from waits import PATIENCE_S
 
@@ -327,6 +327,19 @@ def test_a_batch_can_be_moved_and_printed() -> None:
     assert all_equal([pickle.loads(pickle.dumps(batch))], [batch])
     with pytest.raises(AttributeError, match="no 'z'"):
         batch.z  # noqa: B018
+
+
+def test_a_default_device_changes_nothing() -> None:
+    """torch.set_default_device is for the user's own tensors."""
+    seeds, features = [3, 4], {"x": torch.arange(300.0)}
+    torch.manual_seed(1)
+    plain = NeighborLoader(random_graph(node_features=features), [4, 3]).dataset[seeds]
+    torch.manual_seed(1)
+    with torch.device("meta"):
+        batch = NeighborLoader(random_graph(node_features=features), [4, 3]).dataset[seeds]
+        links = LinkNeighborLoader(random_graph(), [2], neg_sampling_ratio=1.0).dataset[seeds]
+    assert all_equal([batch], [plain])
+    assert links.edge_label.tolist() == [1, 1, 0, 0]
 
 
 def test_batches_outlive_the_loader() -> None:

@@ -468,6 +468,39 @@ def test_the_cpu_is_where_batches_are_anyway() -> None:
         assert torch.equal(torch.cat(list(loader)), numbers(0, 8))
 
 
+class OfArrays(Numbered):
+    def __getitem__(self, index: int) -> Any:
+        return torch.from_numpy(np.full(self.width, index, np.int32)), torch.from_numpy(np.zeros(0, np.int32))
+
+
+def copied(samples: list[Any]) -> Any:
+    return [torch.stack([sample[k] for sample in samples]) for k in range(2)]
+
+
+def use_a_default_device(worker_id: int) -> None:
+    torch.set_default_device("meta")
+
+
+@pytest.mark.parametrize("collate_fn", [None, copied])
+def test_a_default_device_is_not_where_batches_lie(collate_fn: Any) -> None:
+    """torch.set_default_device, in the main process and in the workers: batches come as with torch's loader."""
+    options: dict[str, Any] = {"collate_fn": collate_fn, "worker_init_fn": use_a_default_device}
+    with holdfast.DataLoader(OfArrays(8), batch_size=4, num_workers=1, **options) as loader:
+        epoch = iter(loader)
+        with torch.device("meta"):
+            (first, nothing), (second, _) = epoch
+    assert torch.equal(torch.cat([first, second]), numbers(0, 8))
+    assert (nothing.device.type, nothing.shape) == ("cpu", (4, 0))
+
+
+def test_nor_where_shared_data_lies() -> None:
+    array, tensor = np.arange(5000), torch.arange(5000)
+    with torch.device("meta"):
+        shared = holdfast.share({"array": array, "tensor": tensor})
+    assert np.array_equal(shared["array"], array)
+    assert torch.equal(shared["tensor"], tensor)
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", True, 1.5])
 def test_what_is_no_device_is_refused_at_once(device: Any) -> None:
     with pytest.raises(ValueError, match="device="):

@@ -64,7 +64,7 @@ class Neighborhoods(Dataset[Any]):
 
 def draw_key() -> int:
     """64 bits that decide all that is drawn for a batch."""
-    high, low = torch.randint(1 << 32, (2,)).tolist()
+    high, low = torch.randint(1 << 32, (2,), device="cpu").tolist()
     return int(high) << 32 | int(low)
 
 

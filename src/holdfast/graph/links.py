@@ -111,7 +111,7 @@ class LinkNeighborhoods(Neighborhoods):
         index = torch.stack([torch.cat([sources, rest[:negatives]]), torch.cat([targets, rest[negatives:]])])
         if not negatives:
             return {"edge_label_index": index} if label is None else {"edge_label_index": index, "edge_label": label}
-        positive = torch.ones(count) if label is None else label
+        positive = torch.ones(count, device="cpu") if label is None else label
         zeros = positive.new_zeros((negatives, *positive.shape[1:]))
         return {"edge_label_index": index, "edge_label": torch.cat([positive, zeros])}
 

@@ -271,7 +271,7 @@ class _Hop:
 
 
 def _private(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _power_of_two(least: int) -> int:

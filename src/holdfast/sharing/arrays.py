@@ -119,7 +119,7 @@ def tensor_on(
     """A tensor whose memory is this buffer, which must be writable."""
     import torch
 
-    tensor = torch.empty(0, dtype=dtype).set_(storage_on(buffer), 0, shape, strides)
+    tensor = torch.empty(0, dtype=dtype, device="cpu").set_(storage_on(buffer), 0, shape, strides)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -178,7 +178,8 @@ def is_shared_storage(storage: torch.UntypedStorage) -> bool:
 def bytes_of_storage(storage: torch.UntypedStorage) -> Array:
     import torch
 
-    array: Array = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,)).numpy()
+    tensor = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage, 0, (storage.nbytes(),), (1,))
+    array: Array = tensor.numpy()
     return array
 
 

@@ -47,7 +47,7 @@ def new_tensor(dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes == 0 or not _writers or not _writers[0].can_build:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     return _writers[0].tensor(dtype, shape, nbytes)
 
 
@@ -58,5 +58,6 @@ def _stack_elsewhere(batch: Any, collate_fn_map: Any) -> Tensor:
         torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
     if any(sample.requires_grad for sample in batch):
         # As in torch's workers, where there is always an `out=`: this is refused, in torch's words.
-        return torch.stack(batch, 0, out=torch.empty((len(batch), *first.shape), dtype=first.dtype))
+        out = torch.empty((len(batch), *first.shape), dtype=first.dtype, device=first.device)
+        return torch.stack(batch, 0, out=out)
     return torch.stack(batch, 0)

@@ -282,7 +282,7 @@ def _place_part(part: _Part, writer: SlotWriter) -> Range:
     if there is not None:
         return *there, nbytes
     area, start = writer.reserve(nbytes)
-    source = torch.empty(0, dtype=torch.uint8).set_(part.storage, part.low, (nbytes,), (1,))
+    source = torch.empty(0, dtype=torch.uint8, device="cpu").set_(part.storage, part.low, (nbytes,), (1,))
     torch.frombuffer(writer.areas[area].view[start : start + nbytes], dtype=torch.uint8).copy_(source)
     return area, start, nbytes
 
@@ -420,9 +420,9 @@ def _build_on(row: TensorRow, storages: list[torch.UntypedStorage]) -> Tensor:
     number, code, offset, shape, stride, requires_grad = row
     stride = stride or _contiguous(shape)
     if number < 0:
-        tensor = torch.empty_strided(shape, stride, dtype=_DTYPES[code])
+        tensor = torch.empty_strided(shape, stride, dtype=_DTYPES[code], device="cpu")
     else:
-        tensor = torch.empty(0, dtype=_DTYPES[code]).set_(storages[number], offset, shape, stride)
+        tensor = torch.empty(0, dtype=_DTYPES[code], device="cpu").set_(storages[number], offset, shape, stride)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
