@@ -52,6 +52,14 @@ def test_edges_as_lists_and_tensors() -> None:
         assert edge_set(Graph.from_edges(edges, num_nodes=4)) == EDGES
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.bool])
+def test_weights_of_any_numbers(kind: torch.dtype) -> None:
+    """Also of types that numpy does not have."""
+    weights = torch.tensor([1, 0, 1, 1, 1]).to(kind)
+    graph = Graph.from_edges((SOURCES, TARGETS), edge_weights=weights)
+    assert weights_of(graph) == dict(enumerate([1, 0, 1, 1, 1]))
+
+
 def test_degrees_of_some_nodes() -> None:
     graph = Graph.from_edges((SOURCES, TARGETS), num_nodes=4)
     assert graph.in_degrees([3, 0]).tolist() == [0, 2]
@@ -249,6 +257,11 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
     "scalar feature": (ValueError, r"each of 5 edges", {"edge_features": {"w": 3.0}}),
     "sparse feature": (TypeError, "dense", {"num_nodes": 4, "node_features": {"x": torch.eye(4).to_sparse()}}),
     "feature of objects": (TypeError, "must be numbers", {"num_nodes": 4, "node_features": {"x": list("abcd")}}),
+    "feature of no type of torch's": (
+        TypeError,
+        r"node_features\['x'\] must be numbers, of a type that torch has",
+        {"num_nodes": 4, "node_features": {"x": np.zeros(4, np.longdouble)}},
+    ),
     "no dict": (TypeError, "must be a dict", {"node_features": torch.zeros(4)}),
     "taken name": (ValueError, "'n_id' is something else", {"num_nodes": 4, "node_features": {"n_id": torch.zeros(4)}}),
     "name of a method": (
@@ -321,6 +334,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     refuse(ValueError, "byte order", node_features={"x": saved("e.npy", np.zeros((20, 3), ">f4"))})
     refuse(ValueError, "cannot be mapped", node_features={"x": saved("f.npy", np.array([{}] * 20))})
     refuse(ValueError, "each of 20 nodes", node_features={"x": saved("g.npy", np.zeros(19))})
+    refuse(ValueError, "that torch has", node_features={"x": saved("k.npy", np.zeros(20, np.longdouble))})
     np.savez(tmp_path / "h.npz", x=np.zeros(20))
     refuse(ValueError, "several arrays", node_features={"x": tmp_path / "h.npz"})
     (tmp_path / "i.npy").write_bytes(b"")

@@ -71,6 +71,8 @@ def check_indptr(name: str, indptr: Array, num_edges: int) -> None:
 
 def as_weights(name: str, values: Any, num_edges: int) -> Array:
     """Weights of edges as float32 or float64: finite, none negative."""
+    if isinstance(values, torch.Tensor) and values.is_floating_point() and values.dtype.itemsize < 4:
+        values = values.float()  # numpy does not have all of these types
     array = as_array(name, values)
     if array.shape != (num_edges,):
         raise ValueError(f"{name} must have one number for each of {num_edges} edges, not the shape {array.shape}")
@@ -98,13 +100,22 @@ def as_features(name: str, values: Any, count: int, what: str) -> torch.Tensor:
             raise TypeError(f"{name} must be a plain dense tensor\n  try   {name}.to_dense()")
     else:
         array = as_array(name, values)
-        if array.dtype.kind not in "biufc":
-            raise TypeError(f"{name} must be numbers, not {array.dtype}")
+        if not is_of_torch(array.dtype):
+            raise TypeError(f"{name} must be numbers, of a type that torch has, not {array.dtype}")
         native = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
         tensor = torch.from_numpy(native if native.flags.writeable else native.copy())
     if tensor.ndim < 1 or tensor.shape[0] != count:
         raise ValueError(f"{name} must have one row for each of {count} {what}, not the shape {tuple(tensor.shape)}")
     return tensor
+
+
+def is_of_torch(dtype: np.dtype[Any]) -> bool:
+    """Whether tensors can have this type, in this machine's byte order."""
+    try:
+        torch.from_numpy(np.empty(0, dtype.newbyteorder("=")))
+    except TypeError:
+        return False
+    return True
 
 
 def narrow(array: Array, bound: int) -> Array:

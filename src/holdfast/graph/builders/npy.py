@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.arrays import Array, check_indptr, check_range, check_weights
+from holdfast.graph.arrays import Array, check_indptr, check_range, check_weights, is_of_torch
 from holdfast.graph.builders import features
 from holdfast.graph.graph import Features, Graph
 from holdfast.graph.mapped import map_file
@@ -65,8 +65,8 @@ def _map_features(kind: str, paths: Mapping[str, Source], count: int, what: str)
     mapped: Features = {}
     for name, path in paths.items():
         array = map_file(f"{kind}[{name!r}]", path)
-        if array.ndim < 1 or len(array) != count or array.dtype.kind not in "biufc":
-            wanted = f"one row of numbers for each of {count} {what}"
+        if array.ndim < 1 or len(array) != count or not is_of_torch(array.dtype):
+            wanted = f"one row of numbers, of a type that torch has, for each of {count} {what}"
             raise ValueError(f"{kind}[{name!r}] must have {wanted}, not {array.dtype} of the shape {array.shape}")
         mapped[name] = array
     return mapped
