@@ -32,7 +32,11 @@ class Refuge:
         self._desk = _Desk()
         self.is_ending = False
         self._thread = threading.Thread(target=_serve, args=(self._desk,), name="holdfast-next", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # a handler that raises while it is waited for: nobody will know of this thread
+            self._desk.orders.put(None)
+            raise
 
     def call(self, work: Callable[[], Any]) -> Any:
         """The result of `work`, or of the work that an interrupted call has asked for and not waited for."""
