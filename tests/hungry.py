@@ -40,7 +40,7 @@ class Hungry(Dataset[torch.Tensor]):
 
 
 class HungryTogether(Hungry):
-    """Samples take what they take once the file `go` is there, and hold it until a worker that held as much was ended
+    """Samples take what they take once the file `go` is there, and hold it until a worker that took as much was ended
     for it, or `held_s` are over.
     """
 
@@ -51,13 +51,13 @@ class HungryTogether(Hungry):
     def __getitem__(self, index: int) -> torch.Tensor:
         if index >= self.first:
             self._wait_until(self.go.exists)
+            self.go.with_suffix(f".{os.getpid()}").touch()  # now: it may be ended before it has all of it
         return super().__getitem__(index)
 
     def hold(self) -> None:
-        self.go.with_suffix(f".{os.getpid()}").touch()
         self._wait_until(
             lambda: any(
-                not psutil.pid_exists(int(held.suffix[1:])) for held in self.go.parent.glob(f"{self.go.name}.*")
+                not psutil.pid_exists(int(taker.suffix[1:])) for taker in self.go.parent.glob(f"{self.go.name}.*")
             )
         )
 

@@ -226,7 +226,7 @@ REASONS = {"raises": "ValueError: bad header", "exits": "exited with status 3", 
 @pytest.mark.parametrize("how", list(REASONS))
 def test_a_bad_sample_is_passed_over(how: str, on_error: str) -> None:
     """Once, after its attempts; the batch is smaller, or has another sample in its place; all others are whole."""
-    with portable(Bad(how), on_error=on_error, max_retries=0, sample_timeout=0.5 if how == "hangs" else None) as loader:
+    with portable(Bad(how), on_error=on_error, max_retries=0, sample_timeout=1.5 if how == "hangs" else None) as loader:
         batches = list(loader)
         (skipped,) = loader.skipped_samples
     assert len(batches) == FEW // BATCH_SIZE
@@ -258,7 +258,7 @@ def outcomes(loader: DataLoader[Any]) -> Iterator[Any]:
 @pytest.mark.parametrize(("how", "kind"), [("exits", WorkerCrashed), ("hangs", WorkerTimeout)])
 def test_the_sample_is_named_after_its_retries(how: str, kind: type[Exception]) -> None:
     """max_retries=1: a second worker is given for it, then it is raised, in its place."""
-    with portable(Bad(how), sample_timeout=0.5) as loader:
+    with portable(Bad(how), sample_timeout=1.5) as loader:
         results = list(outcomes(loader))
         incidents = [(incident.done, incident.attempt, incident.sample_index) for incident in loader.incidents]
     (error,) = [result for result in results if isinstance(result, RuntimeError)]
@@ -276,16 +276,16 @@ class Slow(Numbers):
     """No sample takes long; a batch does, and so does the step before the next one."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.3)
+        time.sleep(0.4)
         return super().__getitem__(index)
 
 
 def test_the_limit_is_for_one_sample_and_runs_while_we_wait() -> None:
     """Many samples in a row, and a long step of the main process, are no hang."""
-    with portable(Slow(12), sample_timeout=0.9) as loader:
+    with portable(Slow(12), sample_timeout=1.5) as loader:
         for number, batch in enumerate(loader):
             check_batch(batch, number)
-            time.sleep(1.2)
+            time.sleep(1.8)
         assert not loader.incidents
 
 

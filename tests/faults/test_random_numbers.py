@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch.utils.data import Dataset, IterableDataset, default_collate, get_work
 from faulty import Fault
 from helpers import worker_pids
 from holdfast import DataLoader
+from waits import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -163,12 +163,15 @@ def test_with_rng_sample_a_skipped_sample_changes_no_other(tmp_path: Path) -> No
 
 
 class DrawingStream(IterableDataset[torch.Tensor]):
-    """Of two workers the first is late."""
+    """Of two workers the first waits until it may begin."""
+
+    def __init__(self) -> None:
+        self.may_begin = torch.zeros(1, dtype=torch.uint8).share_memory_()
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         info = get_worker_info()
         assert info is not None
-        time.sleep(0.5 if info.id == 0 else 0)
+        wait_until(lambda: info.id or self.may_begin.item(), PATIENCE_S, "leave to begin")
         yield from (torch.tensor([100 * info.id + k], dtype=torch.float64) for k in range(12))
 
 
@@ -176,10 +179,15 @@ def test_with_rng_sample_a_batch_of_an_iterable_draws_the_same_whenever_it_comes
     """In collate_fn: which of all batches it is, is chance without order."""
 
     def rows(*, in_order: bool) -> list[list[float]]:
-        loader = DataLoader(
-            DrawingStream(), 3, num_workers=2, rng="sample", in_order=in_order, collate_fn=collate_and_draw
-        )
-        return run(loader, epochs=1)[0]
+        torch.manual_seed(11)
+        stream = DrawingStream()
+        loader = DataLoader(stream, 3, num_workers=2, rng="sample", in_order=in_order, collate_fn=collate_and_draw)
+        found: list[list[float]] = []
+        stream.may_begin.fill_(in_order)
+        for batch in loader:
+            found += batch.tolist()
+            stream.may_begin.fill_(in_order or len(found) >= 9)
+        return found
 
     in_order, as_they_come = rows(in_order=True), rows(in_order=False)
     assert [row[0] for row in as_they_come[:9]] == list(range(100, 109))  # the other one did not wait
