@@ -21,6 +21,7 @@ from holdfast.pool.executor import ProcessPoolExecutor
 from holdfast.pool.progress import Bar, make_bar
 from holdfast.workers.arguments import check_choice, check_flag
 
+from holdfast.workers.failures import add_note
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 ON_ERROR = ("raise", "return", "skip")
@@ -142,7 +143,7 @@ def _results(
             if on_error == "return":
                 yield under_way.failed(error)
             elif on_error == "raise":
-                error.add_note(f"raised by item {under_way.index} of map: {bounded_repr(under_way.item)}")
+                add_note(error, f"raised by item {under_way.index} of map: {bounded_repr(under_way.item)}")
                 raise error
         is_finished = True
         bar.show(done, failed, pool.restarts)
