@@ -5,6 +5,7 @@ most, and nobody waits for ever.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,37 @@ def test_what_only_the_worker_can_load_costs_its_call_alone(method: str, only_th
     assert (type(told["attribute"]), told["attribute"].thing) == (ValueError, "a thing")  # type: ignore[union-attr]
     assert repr(told["class"]) == "RuntimeError('only_there.Error: bad')"
     assert isinstance(told["result"], ModuleNotFoundError)
+
+
+class LeavesWhereItIsLoaded:
+    """Unpickled, it ends the interpreter, or tries to."""
+
+    def __reduce__(self) -> Any:
+        return sys.exit, (3,)
+
+
+def test_a_result_that_leaves_the_interpreter_when_it_is_loaded_costs_its_call_alone() -> None:
+    with ProcessPoolExecutor(1) as pool:
+        assert isinstance(pool.submit(LeavesWhereItIsLoaded).exception(PATIENCE_S), SystemExit)
+        assert pool.submit(calls.square, 2).result(PATIENCE_S) == 4
+
+
+class BadHandler(logging.Handler):
+    """Logs to somewhere that cannot be reached."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError("no such host")
+
+
+def test_a_log_handler_that_raises_costs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """The call that died says why, and the next one is run; what the handler raised is shown."""
+    handler = BadHandler()
+    logging.getLogger("holdfast").addHandler(handler)
+    try:
+        with ProcessPoolExecutor(1) as pool:
+            error = pool.submit(calls.die, "os._exit").exception(PATIENCE_S)
+            assert isinstance(error, holdfast.WorkerCrashed)
+            assert pool.submit(calls.square, 2).result(PATIENCE_S) == 4
+    finally:
+        logging.getLogger("holdfast").removeHandler(handler)
+    assert "ConnectionError: no such host" in capfd.readouterr().err
