@@ -56,6 +56,8 @@ class Dispatcher:
         # Told once the replacement has its work; with the task that is over then, if one is.
         self._due: deque[tuple[Task | None, Callable[[], None]]] = deque()
         self._windows: dict[int, RestartWindow] = {}
+        self._has_begun = False  # the thread: it has the workers from then on
+        self._is_given_up = False
         self._is_asleep = False
         self._is_closing = False
         self._is_aborting = False
@@ -67,6 +69,7 @@ class Dispatcher:
         self.incidents = Incidents()
         self._lock = threading.Lock()  # once it is broken nothing may be added
         self._thread = threading.Thread(target=self._run, name="holdfast-pool", daemon=True)
+        self._has_ended = threading.Event()  # Python takes a thread whose `join()` is interrupted for one that has
 
     def start(self, function: object) -> None:
         """The workers in the thread that calls, as the standard library does: a fork has the caller's thread.
@@ -79,11 +82,18 @@ class Dispatcher:
             at_exit.register(self)
             self._thread.start()
         except BaseException:
-            try:
-                self._calls.stop(0.0)
-            finally:
-                self._record.end()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """An interrupt, for instance. It may have come when the thread had the workers already."""
+        with self._lock:
+            has_begun, self._is_given_up = self._has_begun, True
+        if has_begun:
+            self.abort()
+            self._has_ended.wait()
+        else:
+            self._stop(0.0)
 
     @property
     def restarts(self) -> int:
@@ -118,11 +128,16 @@ class Dispatcher:
 
     def join(self) -> None:
         if threading.current_thread() is not self._thread:
+            self._has_ended.wait()
             self._thread.join()
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with self._lock:
+            if self._is_given_up:
+                return
+            self._has_begun = True
         try:
             while not self._is_over():
                 self._turn()
@@ -135,10 +150,14 @@ class Dispatcher:
             raise
         finally:
             self._tell_due()
-            try:
-                self._calls.stop(self._grace_s)
-            finally:
-                self._record.end()
+            self._stop(self._grace_s)
+
+    def _stop(self, grace_s: float) -> None:
+        try:
+            self._calls.stop(grace_s)
+        finally:
+            self._record.end()
+            self._has_ended.set()
 
     def _turn(self) -> None:
         self._hand_out()

@@ -130,8 +130,12 @@ class ProcessPoolExecutor(Executor):
         """Wait for everything, as the standard library does; but after an interrupt for nothing: it was to stop."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.terminate_workers()
-        else:
+            return
+        try:
             self.shutdown()
+        except KeyboardInterrupt:  # it came while we waited
+            self.terminate_workers()
+            raise
 
     # -- ours ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class Options(Executor):
         if chunksize == 1:
             return super().map(fn, *iterables, timeout=timeout, **newer)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return itertools.chain.from_iterable(super().map(_Chunk(fn), chunks, timeout=timeout, **newer))
+        return _flat(super().map(_Chunk(fn), chunks, timeout=timeout, **newer))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
