@@ -171,6 +171,21 @@ def map_in_chunks_up_to_one_that_raises(make: MakePool, workers: int, _: Path) -
 
 
 @scenario
+def map_that_is_closed_cancels_what_has_not_begun(make: MakePool, workers: int, tmp: Path) -> Any:
+    seen: list[Any] = []
+    for chunksize in (1, 2):
+        gate = tmp / f"gate {chunksize}"
+        with make(workers) as pool:
+            results: Any = pool.map(calls.wait_for, [gate] * 40, chunksize=chunksize)
+            wait_until(lambda gate=gate: calls.has_begun(gate), PATIENCE_S)
+            results.close()
+            last = pool.submit(calls.square, 3)
+            gate.touch()
+            seen.append((list(results), last.result(PATIENCE_S)))
+    return seen
+
+
+@scenario
 def map_takes_all_items_at_once(make: MakePool, workers: int, _: Path) -> Any:
     taken: list[int] = []
 

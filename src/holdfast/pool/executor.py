@@ -270,6 +270,12 @@ def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[
         yield chunk
 
 
+def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
+    """A generator, as what is mapped without chunks is: closed, it cancels what has not begun."""
+    for results in chunks:
+        yield from results
+
+
 def _modules_of(fn: Any) -> tuple[str, ...]:
     """What a worker has to import for a function, as far as that can be told."""
     while isinstance(fn, _Chunk | functools.partial):
