@@ -351,7 +351,16 @@ def closing_cancels_what_has_not_begun(make: MakePool, workers: int, tmp: Path) 
     busy = [pool.submit(calls.wait_for, gate) for gate in gates]
     wait_until(lambda: all(map(calls.has_begun, gates)), PATIENCE_S)
     waiting = [pool.submit(calls.square, number) for number in range(30)]
-    later = threading.Timer(0.3, lambda: [gate.touch() for gate in gates])
+
+    def open_gates_later() -> None:
+        """Once all is cancelled that is to be, and not at some time: a busy machine may need longer."""
+        try:
+            wait_until(lambda: all(future.cancelled() for future in waiting[10:]), PATIENCE_S)
+        finally:
+            for gate in gates:
+                gate.touch()
+
+    later = threading.Thread(target=open_gates_later)
     later.start()
     pool.shutdown(cancel_futures=True)
     later.join()
