@@ -77,6 +77,30 @@ def test_a_group_can_be_closed_by_another_thread_than_the_one_that_joins(method:
     assert_ended(pids)
 
 
+def test_a_join_gives_up_after_its_time_though_another_thread_joins(tmp_path: Path) -> None:
+    """It says that not all have ended."""
+    go = tmp_path / "go"
+    group = holdfast.spawn(ranks.wait_for, (str(go),), nprocs=1, join=False, start_method="fork")
+    joining, giving_up = threading.Thread(target=group.join), []
+    joining.start()
+    wait_until(lambda: is_held(group._lock), PATIENCE_S, "the other thread")
+    asking = threading.Thread(target=lambda: giving_up.append(group.join(timeout=0.1)))
+    asking.start()
+    asking.join(PATIENCE_S)
+    go.touch()
+    joining.join()
+    assert giving_up == [False]
+    assert group.join(timeout=PATIENCE_S)
+
+
+def is_held(lock: Any) -> bool:
+    """By another thread."""
+    if lock.acquire(blocking=False):
+        lock.release()
+        return False
+    return True
+
+
 # --- what ranks start ---------------------------------------------------------------------------------------------
 
 

@@ -171,6 +171,21 @@ def map_in_chunks_up_to_one_that_raises(make: MakePool, workers: int, _: Path) -
 
 
 @scenario
+def map_that_is_closed_cancels_what_has_not_begun(make: MakePool, workers: int, tmp: Path) -> Any:
+    seen: list[Any] = []
+    for chunksize in (1, 2):
+        gate = tmp / f"gate {chunksize}"
+        with make(workers) as pool:
+            results: Any = pool.map(calls.wait_for, [gate] * 40, chunksize=chunksize)
+            wait_until(lambda gate=gate: calls.has_begun(gate), PATIENCE_S)
+            results.close()
+            last = pool.submit(calls.square, 3)
+            gate.touch()
+            seen.append((list(results), last.result(PATIENCE_S)))
+    return seen
+
+
+@scenario
 def map_takes_all_items_at_once(make: MakePool, workers: int, _: Path) -> Any:
     taken: list[int] = []
 
@@ -336,7 +351,16 @@ def closing_cancels_what_has_not_begun(make: MakePool, workers: int, tmp: Path) 
     busy = [pool.submit(calls.wait_for, gate) for gate in gates]
     wait_until(lambda: all(map(calls.has_begun, gates)), PATIENCE_S)
     waiting = [pool.submit(calls.square, number) for number in range(30)]
-    later = threading.Timer(0.3, lambda: [gate.touch() for gate in gates])
+
+    def open_gates_later() -> None:
+        """Once all is cancelled that is to be, and not at some time: a busy machine may need longer."""
+        try:
+            wait_until(lambda: all(future.cancelled() for future in waiting[10:]), PATIENCE_S)
+        finally:
+            for gate in gates:
+                gate.touch()
+
+    later = threading.Thread(target=open_gates_later)
     later.start()
     pool.shutdown(cancel_futures=True)
     later.join()

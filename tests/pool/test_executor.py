@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import signal
+import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -194,6 +195,13 @@ def test_wrong_limits_are_refused(wrong: dict[str, Any], said: str) -> None:
     """At once, and by name."""
     with pytest.raises(ValueError, match=said.replace("(", r"\(")):
         ProcessPoolExecutor(1, **wrong)
+
+
+@pytest.mark.parametrize("forever", [float(sys.maxsize), sys.float_info.max])
+def test_a_timeout_may_be_as_long_as_anybody_likes(forever: float) -> None:
+    """It is no limit then, and none that a number on its way there cannot hold."""
+    with ProcessPoolExecutor(1, timeout=forever) as pool:
+        assert list(pool.map(calls.square, range(4), chunksize=2)) == [0, 1, 4, 9]
 
 
 def test_max_tasks_per_child_replaces_workers_without_loss() -> None:

@@ -70,6 +70,16 @@ def test_failures_are_left_out_with_skip() -> None:
     assert list(holdfast.map(function, range(6), num_workers=2, on_error="skip")) == [0, 1, 2, 4, 5]
 
 
+@pytest.mark.parametrize("on_error", ["return", "skip"])
+@pytest.mark.parametrize("initializer", [calls.initialize_badly, calls.die_in_initializer])
+def test_workers_that_cannot_be_had_are_no_items_fault(initializer: Any, on_error: str) -> None:
+    """Under every setting it is raised, however few items there are: to skip them all would hide that nothing works."""
+    results = holdfast.map(calls.square, range(3), num_workers=2, on_error=on_error, initializer=initializer)
+    with pytest.raises(holdfast.WorkerInitError):
+        next(results)
+    assert list(results) == []
+
+
 def test_the_first_failure_is_raised_by_default() -> None:
     """At its place, after the results before it, with a note that names the item; then it is over."""
     results = holdfast.map(functools.partial(calls.fail_at, 3), range(6), num_workers=2)

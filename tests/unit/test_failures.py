@@ -278,6 +278,26 @@ def test_an_exception_that_lets_no_attribute_be_set_arrives_with_notes() -> None
     assert notes_of(got)[0] == WHERE
 
 
+class Elsewhere:
+    """Of a module that only the worker finds."""
+
+    def __repr__(self) -> str:
+        return "from elsewhere"
+
+
+def test_what_cannot_be_loaded_here_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In arguments and attributes, beside what can; the worker could not have known."""
+    monkeypatch.setattr(Elsewhere, "__module__", "only_in_the_worker")
+    error = ValueError("bad", Elsewhere(), 7)
+    error.found, error.count = Elsewhere(), 3  # type: ignore[attr-defined]
+    with monkeypatch.context() as worker:
+        worker.setitem(sys.modules, "only_in_the_worker", sys.modules[__name__])
+        failure = capture(raised(error), WHERE)
+    got = rebuild(failure)
+    assert (type(got), got.args) == (ValueError, ("bad", "from elsewhere", 7))
+    assert facts(got) == {"found": "from elsewhere", "count": 3}
+
+
 class SpitefulError(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")

@@ -104,8 +104,12 @@ class RankGroup(ProcessContext):
             return True
         deadline = None if timeout is None else time.monotonic() + timeout
         grace_s = self._options.grace_s if grace_period is None else grace_period
-        with self._lock:
+        if not self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+            return False  # another thread joins
+        try:
             return self._join_or_close(deadline, grace_s)
+        finally:
+            self._lock.release()
 
     def _join_or_close(self, deadline: float | None, grace_s: float) -> bool:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from holdfast.incident import Incident
-from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.failures import Failure, add_note, rebuild
 from holdfast.workers.losses import attach
 
 
@@ -25,7 +25,7 @@ def raise_failure(failure: Failure, noted: Incident, note: str = "") -> NoReturn
     error = _no_stop_iteration(rebuild(failure))
     attach(error, noted)
     if note:
-        error.add_note(note)
+        add_note(error, note)
     try:
         raise error
     finally:

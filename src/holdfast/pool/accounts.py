@@ -60,7 +60,7 @@ class Accounts:
         With an incident, which it carries, where somebody wants one, or more is known than the exception says.
         """
         error = rebuild(failure, tells_traceback=False)
-        error.__cause__ = _as_cause(failure.traceback)
+        object.__setattr__(error, "__cause__", _as_cause(failure.traceback))  # also of a frozen dataclass
         if not task.is_explained and failure.memory is None and not failure.descriptors:
             return error, None
         account = account_of(failure, self._start_method, f"running {task.words}", done="raised")

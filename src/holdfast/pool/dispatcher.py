@@ -15,6 +15,7 @@ import logging
 import signal
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 
@@ -52,8 +53,11 @@ class Dispatcher:
         self._max_restarts = max_restarts
         self._pending: deque[Task] = deque()
         self._assignment: Assignment[Task] = Assignment(num_workers, can_take_back=barriers.are_possible())
-        self._due: deque[Callable[[], None]] = deque()  # told once the replacement has its work
+        # Told once the replacement has its work; with the task that is over then, if one is.
+        self._due: deque[tuple[Task | None, Callable[[], None]]] = deque()
         self._windows: dict[int, RestartWindow] = {}
+        self._has_begun = False  # the thread: it has the workers from then on
+        self._is_given_up = False
         self._is_asleep = False
         self._is_closing = False
         self._is_aborting = False
@@ -65,6 +69,7 @@ class Dispatcher:
         self.incidents = Incidents()
         self._lock = threading.Lock()  # once it is broken nothing may be added
         self._thread = threading.Thread(target=self._run, name="holdfast-pool", daemon=True)
+        self._has_ended = threading.Event()  # Python takes a thread whose `join()` is interrupted for one that has
 
     def start(self, function: object) -> None:
         """The workers in the thread that calls, as the standard library does: a fork has the caller's thread.
@@ -77,11 +82,18 @@ class Dispatcher:
             at_exit.register(self)
             self._thread.start()
         except BaseException:
-            try:
-                self._calls.stop(0.0)
-            finally:
-                self._record.end()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """An interrupt, for instance. It may have come when the thread had the workers already."""
+        with self._lock:
+            has_begun, self._is_given_up = self._has_begun, True
+        if has_begun:
+            self.abort()
+            self._has_ended.wait()
+        else:
+            self._stop(0.0)
 
     @property
     def restarts(self) -> int:
@@ -116,11 +128,16 @@ class Dispatcher:
 
     def join(self) -> None:
         if threading.current_thread() is not self._thread:
+            self._has_ended.wait()
             self._thread.join()
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with self._lock:
+            if self._is_given_up:
+                return
+            self._has_begun = True
         try:
             while not self._is_over():
                 self._turn()
@@ -133,10 +150,14 @@ class Dispatcher:
             raise
         finally:
             self._tell_due()
-            try:
-                self._calls.stop(self._grace_s)
-            finally:
-                self._record.end()
+            self._stop(self._grace_s)
+
+    def _stop(self, grace_s: float) -> None:
+        try:
+            self._calls.stop(grace_s)
+        finally:
+            self._record.end()
+            self._has_ended.set()
 
     def _turn(self) -> None:
         self._hand_out()
@@ -164,7 +185,13 @@ class Dispatcher:
 
     def _tell_due(self) -> None:
         while self._due:
-            self._due.popleft()()
+            task, tell = self._due.popleft()
+            try:
+                tell()
+            except BaseException as error:  # of an object of the user's, or a bug of ours: nobody is to wait for ever
+                if task is None or task.future.done():
+                    raise
+                self._fail(task, error.with_traceback(None))
 
     def _is_over(self) -> bool:
         if self.broken is not None:
@@ -230,7 +257,7 @@ class Dispatcher:
             self._pending.appendleft(task)
             self._fatal = rebuild(what.failure)
         else:
-            self._due.append(lambda: self._tell(task, what))
+            self._due.append((task, lambda: self._tell(task, what)))
 
     def _tell(self, task: Task, raised: Raised) -> None:
         error, incident = self._accounts.of_exception(raised.failure, task)
@@ -263,11 +290,12 @@ class Dispatcher:
         for task in lost.running:
             assert isinstance(task, Task)
             task.deaths += 1
-            if task.deaths <= task.max_retries:
+            is_over = task.deaths > task.max_retries
+            if not is_over:
                 self._pending.appendleft(task)
-            self._due.append(self._judgement(loss, task))
+            self._due.append((task if is_over else None, self._judgement(loss, task)))
         if not lost.running:
-            self._due.append(lambda: self._note(self._accounts.of_nobody(loss)))
+            self._due.append((None, lambda: self._note(self._accounts.of_nobody(loss))))
             self._check_bounds(loss)
 
     def _judgement(self, loss: WorkerLost | SupervisorLost, task: Task) -> Callable[[], None]:
@@ -299,7 +327,10 @@ class Dispatcher:
     def _note(self, incident: Incident) -> None:
         self._record.note(incident)
         self.incidents.add(incident)
-        _log.warning("incident", extra={"incident": incident})
+        try:
+            _log.warning("incident", extra={"incident": incident})
+        except Exception:  # of a handler of the user's: no call is to fail of it
+            traceback.print_exc()
 
     def _break(self, error: BaseException) -> None:
         """No worker can be had: everything that waits fails, and whatever is asked for later."""

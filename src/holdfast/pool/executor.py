@@ -130,8 +130,12 @@ class ProcessPoolExecutor(Executor):
         """Wait for everything, as the standard library does; but after an interrupt for nothing: it was to stop."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.terminate_workers()
-        else:
+            return
+        try:
             self.shutdown()
+        except KeyboardInterrupt:  # it came while we waited
+            self.terminate_workers()
+            raise
 
     # -- ours ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class Options(Executor):
         if chunksize == 1:
             return super().map(fn, *iterables, timeout=timeout, **newer)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return itertools.chain.from_iterable(super().map(_Chunk(fn), chunks, timeout=timeout, **newer))
+        return _flat(super().map(_Chunk(fn), chunks, timeout=timeout, **newer))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
@@ -264,6 +268,12 @@ class _Chunk:
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
     while chunk := list(itertools.islice(items, size)):
         yield chunk
+
+
+def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
+    """A generator, as what is mapped without chunks is: closed, it cancels what has not begun."""
+    for results in chunks:
+        yield from results
 
 
 def _modules_of(fn: Any) -> tuple[str, ...]:

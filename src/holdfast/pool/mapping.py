@@ -17,9 +17,11 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from holdfast.diagnosis.call_words import MAP
 from holdfast.incident import Incident, bounded_repr
+from holdfast.pool.broken import BrokenPool
 from holdfast.pool.executor import ProcessPoolExecutor
 from holdfast.pool.progress import Bar, make_bar
 from holdfast.workers.arguments import check_choice, check_flag
+from holdfast.workers.failures import add_note
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -98,9 +100,10 @@ def map(
     """`fn(item)` for each item, in worker processes. An iterator over the results, in the order of the items.
 
     `on_error`: what becomes of an item whose call raised, died, hung or took too much memory: "raise" ends the iterator
-    with its exception, "return" gives a `FailedItem` in its place, "skip" leaves it out. `progress`: a bar on stderr,
-    or in the notebook, with rate, failures and restarts; nothing is shown where neither is there to see it. The other
-    arguments are those of `ProcessPoolExecutor`. The workers are there while the iterator is, and no longer.
+    with its exception, "return" gives a `FailedItem` in its place, "skip" leaves it out. That no worker can be had is
+    raised in any case. `progress`: a bar on stderr, or in the notebook, with rate, failures and restarts; nothing is
+    shown where neither is there to see it. The other arguments are those of `ProcessPoolExecutor`. The workers are
+    there while the iterator is, and no longer.
     """
     check_choice("on_error", on_error, ON_ERROR)
     check_flag("progress", progress)
@@ -139,10 +142,12 @@ def _results(
                 yield under_way.future.result()
                 continue
             failed += 1
+            if isinstance(error, BrokenPool):
+                raise error  # there are no workers: that is no item's fault, and none would come
             if on_error == "return":
                 yield under_way.failed(error)
             elif on_error == "raise":
-                error.add_note(f"raised by item {under_way.index} of map: {bounded_repr(under_way.item)}")
+                add_note(error, f"raised by item {under_way.index} of map: {bounded_repr(under_way.item)}")
                 raise error
         is_finished = True
         bar.show(done, failed, pool.restarts)

@@ -17,6 +17,7 @@ from holdfast.workers.calls import Call
 from holdfast.workers.messages import NO_LIMIT
 
 _LONGEST_NAME = 160
+_LONGEST_MS = 1e15  # thirty thousand years: the status board has numbers of 64 bits
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 40
 
@@ -42,7 +43,7 @@ class Limits:
 
     def limit_ms(self, calls: int) -> int:
         """For so many calls, one after the other. Below a millisecond is nothing that can be watched."""
-        return NO_LIMIT if self.timeout is None else max(1, round(self.timeout * 1000 * calls))
+        return NO_LIMIT if self.timeout is None else max(1, round(min(self.timeout * 1000 * calls, _LONGEST_MS)))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -17,7 +17,8 @@ class Bell:
 
     def __init__(self) -> None:
         self.connection, self._rope = multiprocessing.Pipe(duplex=False)
-        self._lock = threading.Lock()
+        # By who has it already, too: the collector may find the pool's last owner while its own thread hushes.
+        self._lock = threading.RLock()
         self._sounds = False
         self._is_closed = False
 
@@ -28,14 +29,14 @@ class Bell:
         """Harmless when it is closed."""
         with self._lock:
             if not self._sounds and not self._is_closed:
-                self._sounds = True
                 with contextlib.suppress(OSError):
                     self._rope.send_bytes(b"")
+                self._sounds = True  # after it: an interrupt in between may have it rung once more, but not never
 
     def hush(self) -> None:
         """What was rung for by now will be seen by who calls this."""
         with self._lock:
-            while self._sounds and not self._is_closed and self.connection.poll():
+            while not self._is_closed and self.connection.poll():
                 self.connection.recv_bytes()
             self._sounds = False
 

@@ -62,7 +62,7 @@ class Failed(NamedTuple):
     """What came back could not be taken in here."""
 
     call: Call
-    error: Exception
+    error: BaseException
 
 
 class TakenBack(NamedTuple):
@@ -207,7 +207,7 @@ class Calls:
         call.areas, call.result = [], None
         try:
             value = layout.decode(result.layout, areas, self._slots)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a class of the user's may do anything when it is unpickled
             return Failed(call, error)
         finally:
             for slot in areas:

@@ -2,8 +2,9 @@
 
     worker: capture(error) ──► Failure (plain data) ──► main: rebuild(failure) ──► raise
 
-An exception whose constructor wants other arguments is rebuilt without calling it. Attributes that cannot be pickled
-arrive as their repr. A class that cannot be imported is looked up among the living exception classes, then by value.
+An exception whose constructor wants other arguments is rebuilt without calling it. Attributes that cannot be pickled,
+or cannot be loaded in the main process, arrive as their repr. A class that cannot be imported is looked up among the
+living exception classes, then by value.
 
 Runs in: worker process (capture), main process (rebuild).
 """
@@ -40,7 +41,7 @@ class Failure(NamedTuple):
     module: str
     qualname: str
     class_by_value: bytes | None
-    args: bytes
+    args: bytes  # as `_pack` gives each of them, and of the next
     state: bytes  # its __dict__, and what the built-in classes keep outside of that (errno, filename, start, name, ...)
     members: bytes  # of an exception group: their failures
     traceback: str
@@ -64,8 +65,8 @@ def capture(error: BaseException, where: str) -> Failure:
         module=kind.__module__,
         qualname=kind.__qualname__,
         class_by_value=_dumps_by_value(kind),
-        args=pickle.dumps(tuple(_picklable(value) for value in args)),
-        state=pickle.dumps({name: _picklable(value) for name, value in _state_of(error).items()}),
+        args=pickle.dumps([_pack(value) for value in args]),
+        state=pickle.dumps({name: _pack(value) for name, value in _state_of(error).items()}),
         members=pickle.dumps([capture(member, "a member of the group") for member in members]) if members else b"",
         traceback=text,
         where=where,
@@ -79,13 +80,14 @@ def capture(error: BaseException, where: str) -> Failure:
 def rebuild(failure: Failure, *, tells_traceback: bool = True) -> BaseException:
     """The exception, in the main process, with notes that say where it came from."""
     error = _restore(failure)
-    _add_note(error, failure.where)
+    add_note(error, failure.where)
     if tells_traceback:
-        _add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
+        add_note(error, f"Original traceback, in the worker process:\n{failure.traceback.rstrip()}")
     return error
 
 
-def _add_note(error: BaseException, note: str) -> None:
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an exception of the user's, whatever its class is."""
     try:
         error.add_note(note)
     except Exception:  # a frozen dataclass: it allows no attribute to be set
@@ -106,14 +108,13 @@ def _round_trip(obj: object) -> bytes | None:
     return data if same else None
 
 
-def _picklable(value: object) -> object:
-    """The value, or what can be said of it."""
-    if _round_trip(value):
-        return value
+def _pack(value: object) -> tuple[bytes, str]:
+    """Its pickle, nothing if it has none, and what to say where that cannot be loaded."""
     try:
-        return repr(value)
+        said = repr(value)
     except Exception:
-        return f"<{type(value).__module__}.{type(value).__qualname__} object>"
+        said = f"<{type(value).__module__}.{type(value).__qualname__} object>"
+    return _round_trip(value) or b"", said
 
 
 def _state_of(error: BaseException) -> dict[str, Any]:
@@ -161,10 +162,19 @@ def _load_whole(failure: Failure) -> BaseException | None:
     return error if isinstance(error, BaseException) else None
 
 
+def _unpack(packed: tuple[bytes, str]) -> Any:
+    """The value, or its repr: a module that it needs may be where only the worker looks for it."""
+    data, said = packed
+    try:
+        return pickle.loads(data)
+    except Exception:
+        return said
+
+
 def _load_parts(failure: Failure) -> BaseException:
     """Make the exception without calling its constructor, which may want anything."""
     kind = _find_class(failure)
-    args = pickle.loads(failure.args) if failure.args else ()
+    args = tuple(map(_unpack, pickle.loads(failure.args)))
     if kind is None:
         return RuntimeError(f"{failure.module}.{failure.qualname}: {', '.join(map(str, args))}")
     if failure.members:
@@ -173,7 +183,9 @@ def _load_parts(failure: Failure) -> BaseException:
     error: BaseException = builtin.__new__(kind, *args)
     if issubclass(kind, OSError):
         OSError.__init__(error, *args)  # does nothing where the class has left __init__ alone
-    state = pickle.loads(failure.state) | ({} if failure.members else {"args": args})
+    state = {name: _unpack(packed) for name, packed in pickle.loads(failure.state).items()}
+    if not failure.members:
+        state["args"] = args
     for name, value in state.items():
         with contextlib.suppress(AttributeError, TypeError):  # read-only
             object.__setattr__(error, name, value)  # also where the class, a frozen dataclass, allows nobody to

@@ -154,19 +154,24 @@ class Crew:
         try:
             with main_module.startable(), start_methods.interrupts_held_back():
                 self._process.start()
+                self._take_note(self._control)
         except BaseException:
-            self._process = None
-            self._control.close()
-            self._control = None
+            if self._pidfd < 0:  # else it is there, and an interrupt was held back: who stops us ends it
+                self._process = None
+                self._control.close()
+                self._control = None
             raise
         finally:
             theirs.close()
             os.close(main_pidfd)
+
+    def _take_note(self, control: Channel) -> None:
+        """Of a supervisor that has been started."""
         # Ours to end, not multiprocessing's: its exit handler would signal it from a forked child of this process too.
         multiprocessing.process._children.discard(self._process)  # type: ignore[attr-defined]
-        self._pidfd = os.pidfd_open(self._process.pid)
         self._memory = MemoryWatch(self._process.pid)
-        self._poll.register(self._control, select.POLLIN)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._poll.register(control, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
         self._control_open = True
         self._ticks_seen, self._silent_s = -1, 0.0

@@ -14,7 +14,7 @@ from holdfast.errors import WorkerCrashed, WorkerError, WorkerOutOfMemory, Worke
 from holdfast.incident import Incident
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import DOING, Phase
-from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.failures import Failure, add_note, rebuild
 from holdfast.workers.messages import Reason
 
 OUT_OF_MEMORY = "out of memory"
@@ -55,7 +55,7 @@ def account_of(failure: Failure, start_method: str, phase: str, **where: Any) ->
 def attach(error: BaseException, incident: Incident) -> None:
     """Have the exception carry its incident, whatever class of the user's it is, and say what more is known of it."""
     with contextlib.suppress(Exception):
-        error.incident = incident  # type: ignore[attr-defined]
+        object.__setattr__(error, "incident", incident)  # a frozen dataclass allows nobody to set it otherwise
     if incident.cause not in ("dataset exception", "exception") and not isinstance(error, WorkerError):
         advice = "".join(f"\n  try   {each}" for each in incident.advice)
-        error.add_note(f"{incident.cause}: {incident.because} ({incident.confidence}){advice}")
+        add_note(error, f"{incident.cause}: {incident.because} ({incident.confidence}){advice}")
