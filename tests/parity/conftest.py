@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.loader import crowding
+from holdfast.workers import crowding
 
 
 @pytest.fixture(autouse=True, scope="package")

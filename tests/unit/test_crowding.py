@@ -6,10 +6,11 @@ import warnings
 
 import pytest
 
+import holdfast
 from helpers import Numbers
 from holdfast import DataLoader, HoldfastWarning, options
-from holdfast.loader import crowding
-from holdfast.loader.crowding import find_crowding
+from holdfast.workers import crowding
+from holdfast.workers.crowding import find_crowding
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_nothing_is_said_where_they_fit_or_torch_says_it(
 
 def test_a_quota_that_torch_does_not_know_is_named() -> None:
     """Both numbers, what limits, and what to write."""
-    said = find_crowding(8, threads=1, cpus=2, known_to_torch=64)
+    said = find_crowding(8, threads=1, cpus=2, shown=64)
     assert said == (
         "8 workers want 8 CPUs, and this process may use 2: the machine shows 64, but a cgroup limits their time. "
         "More than that are slower, not faster: try DataLoader(..., num_workers=2)"
@@ -35,7 +36,7 @@ def test_a_quota_that_torch_does_not_know_is_named() -> None:
 
 def test_threads_of_each_worker_are_counted() -> None:
     """Four workers of four threads on eight CPUs."""
-    said = find_crowding(4, threads=4, cpus=8, known_to_torch=8)
+    said = find_crowding(4, threads=4, cpus=8, shown=8)
     assert said is not None
     assert said.startswith("4 workers with 4 threads each, as the environment says, want 16 CPUs, and this process may")
     assert said.endswith("try DataLoader(..., num_workers=2)")
@@ -61,6 +62,25 @@ def test_it_is_said_once_in_a_process_and_about_the_users_line() -> None:
     ours = [warning for warning in recorded if issubclass(warning.category, HoldfastWarning)]
     assert [str(warning.message)[:22] for warning in ours] == ["2 workers want 2 CPUs,"]
     assert ours[0].filename == __file__
+
+
+@pytest.mark.usefixtures("unsaid")
+def test_map_says_it_too_and_also_where_torch_would_have() -> None:
+    """Of the number that it was given, and in its own words."""
+    with pytest.warns(HoldfastWarning) as recorded:
+        assert list(holdfast.map(abs, [-1, -2], num_workers=2, progress=False)) == [1, 2]
+    assert str(recorded[0].message).endswith("try holdfast.map(..., num_workers=1)")
+    assert recorded[0].filename == __file__
+    said = find_crowding(65, threads=1, cpus=64, shown=64, call="holdfast.map", torch_warns=False)
+    assert said is not None
+    assert said.startswith("65 workers want 65 CPUs, and this process may use 64. More")
+
+
+@pytest.mark.usefixtures("unsaid")
+def test_map_without_a_number_says_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(holdfast.map(abs, [-1], progress=False)) == [1]
 
 
 @pytest.mark.usefixtures("unsaid")

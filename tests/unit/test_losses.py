@@ -255,6 +255,21 @@ def test_an_incident_has_the_tail_of_stderr() -> None:
     assert len(seen) < 5000
 
 
+def test_an_incident_does_not_list_all_that_was_loaded() -> None:
+    """As faulthandler does below each stack, in thousands of characters if there is much."""
+    listed = f"\n\nExtension modules: {', '.join(f'library.part_{k}' for k in range(500))} (total: 500)\n"
+    evidence = Evidence(
+        *(ENDINGS[Reason.EXITED], -11, "loading", "fork"),
+        python_stack=STACK + listed,
+        stderr_tail=f"decoder: no keyframe\nFatal Python error: Segmentation fault{listed}decoder: bye\n",
+    )
+    worker = WorkerLost(3, 4711, -11, Doing(Phase.FETCH, 8, 1, 1), True, Reason.EXITED, evidence)
+    seen = losses.incident(worker, [10, 17], "restarted").evidence
+    assert "library" not in seen
+    assert STACK.strip() in seen
+    assert seen.endswith("decoder: no keyframe\nFatal Python error: Segmentation fault\ndecoder: bye")
+
+
 def test_a_timeout_of_torchs_is_an_incident() -> None:
     """It is not known that a worker hangs: how to find out is said."""
     incident = losses.incident_of_timeout(5.0, epoch=1)

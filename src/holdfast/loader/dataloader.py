@@ -23,7 +23,6 @@ from holdfast import options
 from holdfast.device import placement
 from holdfast.errors import HoldfastWarning
 from holdfast.incident import Incidents
-from holdfast.loader.crowding import warn_if_crowded
 from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.pinned import in_process_type, iterator_type
@@ -31,6 +30,7 @@ from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import LoaderStats
 from holdfast.workers import backends
+from holdfast.workers.crowding import warn_if_crowded
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -176,7 +176,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
             return in_process_type(self, ours=ours)(self)
         self.check_worker_number_rationality()
-        warn_if_crowded(self.num_workers)
+        warn_if_crowded(self.num_workers, "DataLoader", torch_warns=True, stacklevel=4)
         iterator = iterator_type(self)(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator

@@ -21,6 +21,7 @@ from holdfast.pool.broken import BrokenPool
 from holdfast.pool.executor import ProcessPoolExecutor
 from holdfast.pool.progress import Bar, make_bar
 from holdfast.workers.arguments import check_choice, check_flag
+from holdfast.workers.crowding import warn_if_crowded
 from holdfast.workers.failures import add_note
 
 Item = TypeVar("Item")
@@ -119,6 +120,8 @@ def map(
         backend=backend,
         record=record,
     )
+    if num_workers is not None:
+        warn_if_crowded(num_workers, "holdfast.map", torch_warns=False, stacklevel=2)
     pool.front = MAP
     pool.is_dropped_at_exit = True  # nobody is left to ask for a result
     return _results(pool, fn, taken_from, on_error, make_bar(count, is_wanted=progress))

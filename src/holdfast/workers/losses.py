@@ -6,6 +6,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 from holdfast.diagnosis import inquiry, message
@@ -21,6 +22,7 @@ OUT_OF_MEMORY = "out of memory"
 OVER_LIMIT = "over memory_limit"
 _OF_MEMORY = (OUT_OF_MEMORY, OVER_LIMIT, "over memory_budget")
 _TAIL_KEPT = 4096  # characters of a worker's stderr in its incident
+_LOADED_MODULES = re.compile(r"\n*^Extension modules: .*\(total: \d+\)$", re.MULTILINE)
 
 
 def kind_of(lost: WorkerLost) -> type[WorkerError]:
@@ -31,10 +33,13 @@ def kind_of(lost: WorkerLost) -> type[WorkerError]:
 
 
 def incident_of_loss(account: Account, lost: WorkerLost) -> Incident:
-    """Of a worker that was lost, with what it left behind."""
-    tail = lost.evidence.stderr_tail[-_TAIL_KEPT:].strip()
+    """Of a worker that was lost, with what it left behind; less the list of all that it has loaded, which is long, and
+    which faulthandler writes below every stack.
+    """
+    stack = _LOADED_MODULES.sub("", lost.evidence.python_stack)
+    tail = _LOADED_MODULES.sub("", lost.evidence.stderr_tail)[-_TAIL_KEPT:].strip()
     said = f"last on its stderr:\n{tail}" if tail else ""
-    return message.incident_of(account, seen="\n".join([lost.evidence.python_stack, said]).strip())
+    return message.incident_of(account, seen="\n".join([stack, said]).strip())
 
 
 def incident_of(failure: Failure, done: str, start_method: str = "", phase: str = "", **where: Any) -> Incident:
