@@ -14,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import itertools
+from collections import defaultdict
 from collections.abc import Iterator
 from multiprocessing import resource_sharer
 
@@ -68,9 +70,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    turns: defaultdict[str, Iterator[bool]] = defaultdict(lambda: itertools.cycle([False, True]))
     for item in items:
-        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if not _long_methods(item).isdisjoint(value for value in values if isinstance(value, str)):
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        is_long = not _long_methods(item).isdisjoint(value for value in params.values() if isinstance(value, str))
+        if "parity" in item.path.parts and "scenario" in params:
+            is_long = next(turns[item.nodeid.partition("[")[0]])  # every other row of what both loaders run
+        if is_long:
             item.add_marker(pytest.mark.long)
 
 

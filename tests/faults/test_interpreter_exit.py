@@ -23,8 +23,9 @@ QUIET = (
     "two_iterators",
     "os_exit",
 )
+LATER = {"sys_exit", "thread", "ended_thread", "persistent_workers_between_epochs", "reference_cycle"}
 CASES = [
-    *(("fork", how) for how in QUIET),
+    *(pytest.param("fork", how, marks=pytest.mark.long if how in LATER else ()) for how in QUIET),
     ("spawn", "end_of_script"),
     ("spawn", "stuck_workers"),
     ("forkserver", "persistent_workers"),

@@ -93,7 +93,7 @@ def test_batches_and_random_numbers_are_torchs(kind: Any, persistent: bool, meth
     assert stats.restarts == 0
 
 
-@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("in_order", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_nothing_is_lost_or_repeated_when_every_batch_has_a_new_worker(in_order: bool) -> None:
     """More often than a worker may be restarted: it counts against nothing."""
     with DataLoader(

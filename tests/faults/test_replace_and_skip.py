@@ -59,7 +59,7 @@ def test_replace_keeps_sizes_and_counts_and_never_picks_a_bad_one() -> None:
         assert {index for batch in epoch for index in batch} == set(range(LENGTH)) - BAD
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, 3])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(1, marks=pytest.mark.long), 3])
 def test_replace_is_the_same_in_each_run(num_workers: int) -> None:
     """Whatever the number of workers and their pace; when samples crash, too, where there are workers."""
     reference = replaced(Holes(), num_workers=2)

@@ -47,7 +47,7 @@ def test_ctrl_c_ends_the_program_with_its_own_traceback_only(method: str, state:
         check_only_the_interrupt_of_the_main_process(program.stderr)
 
 
-@pytest.mark.parametrize("state", ["idle", "asleep"])
+@pytest.mark.parametrize("state", [pytest.param("idle", marks=pytest.mark.long), "asleep"])
 def test_a_program_that_catches_ctrl_c_goes_on_quietly(state: str) -> None:
     """A trainer that catches KeyboardInterrupt and closes its loader ends with status 0 and says nothing."""
     with Program("stay_in_epoch.py", "fork", state, "catch") as program:
@@ -81,7 +81,7 @@ def test_sigterm_to_every_process_leaves_nothing() -> None:
         assert program.stderr == ""
 
 
-@pytest.mark.parametrize("state", ["idle", "asleep"])
+@pytest.mark.parametrize("state", ["idle", pytest.param("asleep", marks=pytest.mark.long)])
 def test_a_sigterm_handler_that_exits_ends_the_program_with_its_status(state: str) -> None:
     """`sys.exit` from a signal handler, while the main process steps or waits in `next()`."""
     with Program("stay_in_epoch.py", "fork", state, "exit on SIGTERM") as program:
