@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## bad samples, then speed: torch's loader and ours, side by 
 test: lint ## all checks and all tests but the long ones
 	$(BIN)/python -m pytest -m 'not long' $(ARGS)
 
-more: $(INSTALLED) ## the long tests: most of those that start many new interpreters
+more: $(INSTALLED) $(VENV)-dgl ## the long tests: most of those that start many new interpreters
 	$(BIN)/python -m pytest -m long $(ARGS)
 
 faults: $(INSTALLED) ## every row of the fault table, for hours; a part of it: ARGS="-k 'fork and collate'"
@@ -51,7 +51,7 @@ format: $(INSTALLED) ## rewrite the sources in the project's format
 clean: ## remove the environments and the caches
 	rm -rf $(VENV) $(VENV)-dgl $(VENV)-3.* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
-# For one row of the benchmarks, which says if it is absent. Without what it asks for: that would be another torch.
+# For a row of the benchmarks and a test, which say if it is absent. Without what it asks for: that would be another torch.
 $(VENV)-dgl: | $(INSTALLED)
 	-$(BIN)/python -m pip install --disable-pip-version-check --no-deps --target $@ dgl==1.1.3
 

@@ -175,6 +175,14 @@ def test_a_descriptor_that_replaces_another_is_found() -> None:
     os.close(second)
 
 
+def test_a_descriptor_whose_file_loses_its_name_is_the_same(tmp_path: Path) -> None:
+    """Another process may have removed it."""
+    with (tmp_path / "scratch").open("w"):
+        before = snapshot()
+        (tmp_path / "scratch").unlink()
+        assert not leaks_since(before, SHORT_S)
+
+
 def test_an_exception_of_the_body_passes_through() -> None:
     with pytest.raises(KeyError), assert_no_leaks(SHORT_S):
         raise KeyError

@@ -37,6 +37,7 @@ import psutil
 _FD_DIR = Path("/proc/self/fd")
 _TASK_DIR = Path("/proc/self/task")
 _SHM_DIR = Path("/dev/shm")
+_UNLINKED = " (deleted)"  # how the kernel shows a file that has lost its name, and is the same all the same
 _PAUSE_S = (0.001, 0.05)
 _STACK_TOOL_DEADLINE_S = 10.0
 
@@ -258,7 +259,8 @@ def _descriptors() -> list[DescriptorKey]:
         number = int(entry)
         with contextlib.suppress(OSError):  # the descriptor of this very listing has gone by now
             if number not in kept:
-                found.append((number, str((_FD_DIR / entry).readlink()), os.fstat(number).st_ino))
+                target = str((_FD_DIR / entry).readlink()).removesuffix(_UNLINKED)
+                found.append((number, target, os.fstat(number).st_ino))
     return found
 
 
