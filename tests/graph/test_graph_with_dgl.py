@@ -1,4 +1,4 @@
-"""The tests that have something stand for DGL, again with DGL itself, which `make more` installs in a folder of its own.
+"""The tests that have something stand for DGL, again with DGL itself: `make more` installs it in a folder of its own.
 
 It wants another torch than there is, so it is installed without what it asks for, and is seen by this test alone.
 """
