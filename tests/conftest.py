@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from multiprocessing import resource_sharer
@@ -25,6 +24,11 @@ import pytest
 from holdfast.testing import Leaks, leaks_since, snapshot
 
 LEAK_DEADLINE_S = 15.0
+PROCESSES = {"diagnosis", "faults", "graph", "launch", "lifetime", "parity", "pool", "sharing"}
+"""Folders of tests that start processes, some tenths of a second each."""
+TABLE = "test_table.py"
+"""Of faults: every pair of values is a row of it, and of `make test`."""
+MANY_ROWS = 4
 _failed = pytest.StashKey[bool]()
 
 NEED_TORCH = [
@@ -70,21 +74,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    turns: defaultdict[str, Iterator[bool]] = defaultdict(lambda: itertools.cycle([False, True]))
+    """What `make test` leaves to `make more`: what starts new interpreters, and of a test with many rows two of three."""
+    rows: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        is_long = not _long_methods(item).isdisjoint(value for value in params.values() if isinstance(value, str))
-        if "parity" in item.path.parts and "scenario" in params:
-            is_long = next(turns[item.nodeid.partition("[")[0]])  # every other row of what both loaders run
-        if is_long:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if not _long_methods(item).isdisjoint(value for value in values if isinstance(value, str)):
             item.add_marker(pytest.mark.long)
+        elif (
+            PROCESSES.intersection(item.path.parts) and item.path.name != TABLE and not item.get_closest_marker("long")
+        ):
+            rows[item.nodeid.partition("[")[0]].append(item)
+    for of_one_test in rows.values():
+        if len(of_one_test) >= MANY_ROWS:
+            for number, item in enumerate(of_one_test):
+                if number % 3:
+                    item.add_marker(pytest.mark.long)
 
 
 def _long_methods(item: pytest.Item) -> set[str]:
     """Under these a test starts new interpreters, each for seconds. Parity and the table of faults, which has every
     pair of values anyway, are spared; of what else there is only fork is run at once.
     """
-    is_spared = "parity" in item.path.parts or item.path.name == "test_table.py"
+    is_spared = "parity" in item.path.parts or item.path.name == TABLE
     return set() if is_spared else {"spawn", "forkserver", "portable"}
 
 
