@@ -17,6 +17,7 @@ import importlib.util
 from collections import defaultdict
 from collections.abc import Iterator
 from multiprocessing import resource_sharer
+from pathlib import Path
 
 import psutil
 import pytest
@@ -74,15 +75,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What `make test` leaves to `make more`: what starts new interpreters, and of a test with many rows two of three."""
+    """What `make test` leaves to `make more`: new interpreters, and two of three rows of a test that has many."""
     rows: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if not _long_methods(item).isdisjoint(value for value in values if isinstance(value, str)):
             item.add_marker(pytest.mark.long)
-        elif (
-            PROCESSES.intersection(item.path.parts) and item.path.name != TABLE and not item.get_closest_marker("long")
-        ):
+        elif _folder(item) in PROCESSES and item.path.name != TABLE and not item.get_closest_marker("long"):
             rows[item.nodeid.partition("[")[0]].append(item)
     for of_one_test in rows.values():
         if len(of_one_test) >= MANY_ROWS:
@@ -91,11 +90,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.long)
 
 
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
 def _long_methods(item: pytest.Item) -> set[str]:
     """Under these a test starts new interpreters, each for seconds. Parity and the table of faults, which has every
     pair of values anyway, are spared; of what else there is only fork is run at once.
     """
-    is_spared = "parity" in item.path.parts or item.path.name == TABLE
+    is_spared = _folder(item) == "parity" or item.path.name == TABLE
     return set() if is_spared else {"spawn", "forkserver", "portable"}
 
 
