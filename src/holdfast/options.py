@@ -13,6 +13,7 @@ BACKEND = "HOLDFAST_BACKEND"
 HOME = "HOLDFAST_HOME"
 DIAGNOSIS = "HOLDFAST_DIAGNOSIS"
 GROWTH = "HOLDFAST_GROWTH"
+TARGET = "HOLDFAST_TARGET"
 
 # Of other libraries, by what threadpoolctl calls them: what tells each how many threads to have, the first that is set.
 _THREADS_OF = {
@@ -60,6 +61,14 @@ def growth() -> str:
 def watches_growth() -> bool:
     """Whether workers watch their own growth, as they do unless somebody measures what watching costs."""
     return diagnoses() and growth() not in _OFF
+
+
+def target() -> str | None:
+    """`HOLDFAST_TARGET=MODULE:DATASET`: how the command line found the dataset, for `holdfast replay` to find it again.
+
+    Set by the commands that were told.
+    """
+    return os.environ.get(TARGET, "").strip() or None
 
 
 def threads_of(library: str) -> int | None:

@@ -129,7 +129,7 @@ ALLOWED = {
     *("holdfast", "version", "kind", "id", "time"),
     *("holdfast_version", "torch_version", "python_version", "num_workers", "start_method", "batch_size"),
     *("dataset", "dataset_length", "rank", "world_size", "front", "function"),
-    *("platform", "cpus", "script", "host", "pid", "process_started"),
+    *("platform", "cpus", "script", "target", "host", "pid", "process_started"),
 }
 
 

@@ -1,20 +1,38 @@
 """`holdfast`: the group of all commands.
 
+A command's module is imported when the command is run, or its help is asked for: what one of them needs, and may be
+missing or broken, is no matter to the others.
+
 Runs in: main process.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+
 import click
 
 import holdfast
-from holdfast.cli.demo import demo
+
+_COMMANDS = ("demo", "doctor", "scan", "run", "top", "report", "replay", "tune", "bench")
+"""Each is the function of that name in the module of that name."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """In the order of the list above, which is the order in which a new user meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in _COMMANDS if importlib.util.find_spec(f"holdfast.cli.{name}") is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(holdfast.__version__, prog_name="holdfast")
 def main() -> None:
     """A PyTorch data loader that survives its workers."""
-
-
-main.add_command(demo)

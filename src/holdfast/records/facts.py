@@ -1,6 +1,7 @@
 """What a record says of a run at its start: this list, and nothing else.
 
-No argument of the command line but the script's own base name, no environment variable, nothing of any sample. A field
+No argument of the command line but the script's own base name and the MODULE:DATASET that a command of ours was given,
+no environment variable, nothing of any sample. A field
 that is not a text or a whole number becomes the name of its type, so that an object handed over by mistake, such as the
 dataset in place of its class's name, does not end up in the file.
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast import options
 from holdfast.records import liveness
 from holdfast.records.lines import cut, plain
 
@@ -62,6 +64,7 @@ def start_line(facts: RunFacts, run_id: str, started: float) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": _cpus(),
         "script": cut(_script(), _LONGEST),
+        "target": _told(options.target()),
         **liveness.identity(),
     }
 

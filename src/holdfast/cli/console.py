@@ -1,0 +1,41 @@
+"""Where commands print: data on stdout, talk on stderr, colour only on a terminal.
+
+A table that is piped is as wide as it needs to be: nobody folds what `grep` is to read.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+HEALTHY, PROBLEMS = 0, 1
+"""Exit statuses. That of wrong usage is 2, and click's own."""
+
+_PIPE_WIDTH = 120
+
+
+def out() -> Console:
+    """For data."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH, highlight=False)
+
+
+def talk() -> Console:
+    """For everything else."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """The whole of a command's output under `--json`."""
+    click.echo(json.dumps(data, indent=1, allow_nan=False))
+
+
+def name_next(console: Console, command: str, why: str) -> None:
+    """The last line of a command: which one is worth running next."""
+    console.print(Text.assemble(("next  ", "dim"), (command, "bold"), f"   {why}"), soft_wrap=True)

@@ -1,0 +1,104 @@
+"""MODULE:OBJECT on the command line: a dataset, or a function without arguments that makes one.
+
+    my_project.data:train_set       an object of a module that can be imported, also from the current directory
+    data.py:make_train_set          the same by the name of its file
+
+A file is imported as the module it is, by its stem, with its directory on the path: so worker processes of every start
+method find what is defined in it. Code under `if __name__ == "__main__":` does not run.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+FORM = "MODULE:DATASET"
+
+
+def load_dataset(target: str) -> Any:
+    """The dataset that `target` names. click.UsageError, with the remedy, if there is none."""
+    module_name, name = split(target)
+    module = _import(module_name, target)
+    found = _attribute(module, name, target)
+    dataset = _made(found, target) if _makes_one(found) else found
+    if not _is_dataset(dataset):
+        raise click.UsageError(
+            f"{target} is no dataset, but {_kind(dataset)}: it has neither __getitem__ nor __iter__. "
+            f"Name a dataset, or a function without arguments that returns one."
+        )
+    return dataset
+
+
+def split(target: str) -> tuple[str, str]:
+    """The module, or the path of its file, and the name in it."""
+    module, _, name = target.rpartition(":")
+    if not module or not name:
+        raise click.UsageError(f"{target!r} is not of the form {FORM}, as in my_project.data:train_set.")
+    return module, name
+
+
+def _import(module: str, target: str) -> Any:
+    if module.endswith(".py"):
+        path = Path(module)
+        if not path.is_file():
+            raise click.UsageError(f"There is no file {module}, which {target} names.")
+        directory, module = str(path.resolve().parent), path.stem
+    else:
+        directory = os.getcwd()  # noqa: PTH109 (as Python puts it on its path)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise click.UsageError(
+                f"There is no module {error.name!r}, which {target} names. It is looked for in {directory} and where "
+                f"Python looks; install its package, or run this in its directory."
+            ) from None
+        raise _failed(f"Importing {module} failed", error) from error
+    except Exception as error:
+        raise _failed(f"Importing {module} failed", error) from error
+
+
+def _attribute(module: Any, name: str, target: str) -> Any:
+    found = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            near = get_close_matches(part, dir(found), n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"{module.__name__} has no {name!r}, which {target} names.{hint}") from None
+    return found
+
+
+def _makes_one(found: Any) -> bool:
+    """A class or a function; an object that can be called and is a dataset as well is one."""
+    return isinstance(found, type) or (callable(found) and not _is_dataset(found))
+
+
+def _made(maker: Any, target: str) -> Any:
+    try:
+        return maker()
+    except Exception as error:
+        raise _failed(f"{target}() raised", error) from error
+
+
+def _failed(what: str, error: Exception) -> click.UsageError:
+    return click.UsageError(f"{what}: {type(error).__name__}: {error}")
+
+
+def _is_dataset(thing: Any) -> bool:
+    return not isinstance(thing, type) and (hasattr(type(thing), "__getitem__") or hasattr(type(thing), "__iter__"))
+
+
+def _kind(thing: Any) -> str:
+    return "None" if thing is None else f"an object of {type(thing).__qualname__}"

@@ -1,0 +1,1 @@
+"""Counts and gauges of this process's loaders and pools, for Prometheus."""
