@@ -7,6 +7,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from holdfast import graph as graph
+    from holdfast import metrics as metrics
     from holdfast.cpus import available_cpus
     from holdfast.errors import (
         HoldfastError,
@@ -22,6 +23,7 @@ if _typing.TYPE_CHECKING:
         WorkerOutOfMemory,
         WorkerTimeout,
     )
+    from holdfast.events import on_incident
     from holdfast.incident import Incident
     from holdfast.launch.spawn import spawn
     from holdfast.loader.dataloader import DataLoader
@@ -54,6 +56,7 @@ __all__ = [
     "WorkerTimeout",
     "available_cpus",
     "map",
+    "on_incident",
     "share",
     "spawn",
 ]
@@ -66,12 +69,13 @@ _HOME_OF = dict.fromkeys(__all__, "holdfast.errors") | {
     "ProcessPoolExecutor": "holdfast.pool.executor",
     "map": "holdfast.pool.mapping",
     "available_cpus": "holdfast.cpus",
+    "on_incident": "holdfast.events",
     "share": "holdfast.sharing.share",
     "SkippedSample": "holdfast.loader.skips",
     "spawn": "holdfast.launch.spawn",
 }
 
-_PACKAGES = ("graph",)  # with public names of their own
+_PACKAGES = ("graph", "metrics")  # with public names of their own
 
 
 def __getattr__(name: str) -> object:

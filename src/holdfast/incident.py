@@ -48,6 +48,11 @@ class Incident:
     id: str = field(default="", compare=False)
     """In the record of the run: "7f3a.2". Empty where it is in none."""
 
+    @property
+    def cause_name(self) -> str:
+        """Without the words of an exception, which may all differ: what incidents are counted by."""
+        return self.cause.split(":")[0]
+
     def identify(self, incident_id: str) -> None:
         """Once, by what writes it down: who holds the incident already is to see it too."""
         object.__setattr__(self, "id", incident_id)
@@ -105,7 +110,7 @@ class Incidents(Sequence[Incident]):
 
     def add(self, incident: Incident) -> None:
         self.total += 1
-        self.counts[incident.cause.split(":")[0]] += 1  # without the words of an exception, which may all differ
+        self.counts[incident.cause_name] += 1
         if len(self._first) < _KEPT_AT_EACH_END:
             self._first.append(incident)
         else:

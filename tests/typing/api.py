@@ -8,11 +8,12 @@ from concurrent.futures import Future
 from typing import assert_type
 
 import torch
+from prometheus_client import CollectorRegistry
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, TensorDataset
 
 import holdfast
-from holdfast import DataLoader, FailedItem, ProcessPoolExecutor, available_cpus, share, spawn
+from holdfast import DataLoader, FailedItem, Incident, ProcessPoolExecutor, available_cpus, on_incident, share, spawn
 from holdfast.errors import HoldfastError, HoldfastWarning, WorkerCrashed, WorkerError, WorkerInitError
 from holdfast.graph import Graph, LinkNeighborLoader, NeighborLoader
 
@@ -119,6 +120,19 @@ def spawn_gives_a_group_only_if_it_does_not_join(train: Callable[[int, str], Non
     assert_type(spawn(train, ("a",), nprocs=2, join=False).pids(), list[int])
     spawn(train, ("a",), 2, True, False, "spawn", timeout=3.0, memory_limit="4GB", max_restarts=1)
     spawn(train, "a")  # type: ignore[call-overload]
+
+
+def incidents_are_told_to_who_takes_them(alert: Callable[[Incident], None], other: Callable[[int], None]) -> None:
+    assert_type(on_incident(alert), Callable[[], None])
+    on_incident(other)  # type: ignore[arg-type]
+
+
+def metrics_are_served_until_they_are_closed(registry: CollectorRegistry) -> None:
+    with holdfast.metrics.start(9400, addr="0.0.0.0") as server:
+        assert_type(server.port, int)
+        assert_type(server.url, str)
+    holdfast.metrics.start("9400")  # type: ignore[arg-type]
+    registry.register(holdfast.metrics.collector())
 
 
 def cpus_are_counted() -> None:

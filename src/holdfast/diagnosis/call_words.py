@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from holdfast.counted import POOL, SPAWN
 from holdfast.diagnosis.evidence import Diagnosis
 
 _LOADER = "DataLoader(..., "
@@ -20,9 +21,6 @@ _ARGUMENTS = {
     "recycle_after=1000)": "max_tasks_per_child=1000)",
 }
 """Of the loader, and what does the same for calls. What is not listed has no counterpart."""
-
-POOL, MAP, SPAWN = "ProcessPoolExecutor", "holdfast.map", "holdfast.spawn"
-"""How the user makes what runs the calls."""
 
 _CONTEXT = re.compile(r'mp_context=multiprocessing\.get_context\(("[a-z]+")\)')
 

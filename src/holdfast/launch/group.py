@@ -23,7 +23,7 @@ from typing import Any
 
 from torch.multiprocessing.spawn import ProcessContext
 
-from holdfast.diagnosis.call_words import SPAWN
+from holdfast.counted import SPAWN
 from holdfast.errors import NotPicklable, WorkerError
 from holdfast.incident import Incidents
 from holdfast.launch import judging, program
@@ -195,8 +195,8 @@ class RankGroup(ProcessContext):
         """No rank could be started: told as it was, and caught as torch's."""
         incident = error.incident
         if incident is not None:
-            self._run.note(incident)
             self.incidents.add(incident)
+            self._run.note(incident)
         self.close()
         pid = incident.pid if incident is not None else None
         told = RankInitError(str(error), error.worker_id or 0, pid or 0)
@@ -263,8 +263,8 @@ class RankGroup(ProcessContext):
         self._count()
         error = judging.error_of(self._register, first, self._options.start_method, self._done(again=again))
         assert error.incident is not None
-        self._run.note(error.incident)
         self.incidents.add(error.incident)
+        self._run.note(error.incident)
         self._end_ranks()
         if not again:
             raise error

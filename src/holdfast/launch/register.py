@@ -10,7 +10,8 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 
-from holdfast.diagnosis.call_words import SPAWN, for_calls
+from holdfast.counted import SPAWN
+from holdfast.diagnosis.call_words import for_calls
 from holdfast.diagnosis.wording import one_line
 from holdfast.launch.states import End, RankState, first_to_fail, is_about_a_peer
 from holdfast.workers.backend import SupervisorLost, WorkerLost

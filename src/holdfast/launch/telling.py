@@ -16,6 +16,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from holdfast.counted import SPAWN
 from holdfast.diagnosis import call_words, message
 from holdfast.diagnosis.evidence import Diagnosis
 from holdfast.diagnosis.message import Account
@@ -26,7 +27,7 @@ _TAIL_LINES = 12
 
 def account_of(diagnosis: Diagnosis, state: RankState, done: str, who: str = "") -> Account:
     """What is told of a rank, or of `who` else, in words that know nothing of datasets."""
-    told = call_words.for_calls(diagnosis, call_words.SPAWN)
+    told = call_words.for_calls(diagnosis, SPAWN)
     pid = None if who else state.pid
     return Account(told, state.rank, pid, done=done, who=who or f"rank {state.rank}", seen_at=state.at or None)
 

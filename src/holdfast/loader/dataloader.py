@@ -193,7 +193,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             for iterator in list(self._iterators):
                 iterator._shutdown_workers()
         finally:
-            self._ledger.run.end()
+            self._ledger.end()
         self._iterator = None
 
     def __enter__(self) -> Self:

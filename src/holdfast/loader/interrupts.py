@@ -10,15 +10,13 @@ Runs in: main process.
 from __future__ import annotations
 
 import contextlib
-import functools
 import queue
-import signal
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
+
+from holdfast import signal_handlers
 
 _ENDS_WITHIN_S = 3.0
 
@@ -108,16 +106,4 @@ def came_from_handler(error: BaseException) -> bool:
     """Whether a signal handler raised this. What is no `Exception`, such as a KeyboardInterrupt, is taken for that."""
     if not isinstance(error, Exception):
         return True
-    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
-    passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-    return not handlers.isdisjoint(passed)
-
-
-def _code_of(handler: Any) -> CodeType | None:
-    """Of a handler written in Python: a function, a method, a partial of one, or an object that can be called."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    if not hasattr(handler, "__code__"):
-        handler = vars(type(handler)).get("__call__")
-    code = getattr(handler, "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    return signal_handlers.have_raised(error)

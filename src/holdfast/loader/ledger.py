@@ -5,20 +5,18 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from enum import Enum
 from typing import Any
 
+from holdfast import counted
 from holdfast.errors import HoldfastWarning, TooManySkipped
+from holdfast.events import Teller
 from holdfast.incident import Incident, Incidents, bounded_repr
 from holdfast.loader.policy import Policy
 from holdfast.loader.run import Run
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
 from holdfast.loader.stats import Counters
-
-logging.getLogger("holdfast").addHandler(logging.NullHandler())  # or Python would print bare event names on stderr
-_log = logging.getLogger(__name__)
 
 
 class Blame(Enum):
@@ -42,6 +40,7 @@ class Ledger:
         self.last_incident: Incident | None = None
         self.counters = Counters()
         self.run = Run(self.counters, is_recorded=policy.record)
+        self._teller = Teller(counted.LOADER)
         self.skipped: list[SkippedSample] = []
         self.known = KnownBad()
         self._file: SkippedFile | None = None
@@ -59,7 +58,12 @@ class Ledger:
         self.run.note(incident)
         self.incidents.add(incident)
         self.last_incident = incident
-        _log.warning("incident", extra={"incident": incident})
+        self._teller.tell(incident)
+
+    def end(self) -> None:
+        """The loader is closed. One that is used again begins another record."""
+        self.run.end()
+        self._teller.end()
 
     def pass_over(self, sample: SkippedSample, blame: Blame) -> None:
         """A sample was skipped or replaced."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import holdfast
-from holdfast import options
+from holdfast import counted, options
 from holdfast.incident import Incident
 from holdfast.loader.stats import Counters
 from holdfast.records.facts import RunFacts
@@ -34,6 +34,8 @@ class Run:
 
     def begin(self, loader: Any, start_method: str | None, *, is_counted: bool = True) -> None:
         """With every iterator: the first one begins the record. `is_counted`: by us, and not torch's own iterator."""
+        if is_counted:
+            counted.count(self, counted.LOADER, self._counters)
         if self._ending is not None or not self._is_recorded or not options.diagnoses() or _is_in_worker():
             return
         self._record = RunRecord.open(_facts(loader, start_method))

@@ -11,11 +11,9 @@ itself when the pool is shut down, or is garbage, and nothing is left to be done
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 
@@ -35,8 +33,6 @@ from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 from holdfast.workers.run import RunOfCalls
 
-logging.getLogger("holdfast").addHandler(logging.NullHandler())  # or Python would print bare event names on stderr
-_log = logging.getLogger(__name__)
 _GRACE_S = 3.0  # for workers that have nothing to do any more
 _FOREVER_S = 1e9
 
@@ -45,7 +41,7 @@ class Dispatcher:
     """Started with the pool's first call. Nobody but its thread talks to the workers from then on."""
 
     def __init__(self, calls: Calls, num_workers: int, max_restarts: int, front: str, run: RunOfCalls) -> None:
-        """`front`: how the user made the pool, as in `diagnosis/call_words.py`."""
+        """`front`: how the user made the pool, as in `counted.py`."""
         self._calls = calls
         self._num_workers = num_workers
         self._accounts = Accounts(front, calls.start_method)
@@ -325,12 +321,8 @@ class Dispatcher:
         return error
 
     def _note(self, incident: Incident) -> None:
-        self._record.note(incident)
         self.incidents.add(incident)
-        try:
-            _log.warning("incident", extra={"incident": incident})
-        except Exception:  # of a handler of the user's: no call is to fail of it
-            traceback.print_exc()
+        self._record.note(incident)
 
     def _break(self, error: BaseException) -> None:
         """No worker can be had: everything that waits fails, and whatever is asked for later."""

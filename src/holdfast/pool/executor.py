@@ -19,8 +19,8 @@ from concurrent.futures import Executor, Future
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from holdfast.counted import POOL
 from holdfast.cpus import available_cpus
-from holdfast.diagnosis.call_words import POOL
 from holdfast.incident import Incidents
 from holdfast.pool import at_exit
 from holdfast.pool.dispatcher import Dispatcher

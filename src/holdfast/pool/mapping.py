@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from holdfast.diagnosis.call_words import MAP
+from holdfast.counted import MAP
 from holdfast.incident import Incident, bounded_repr
 from holdfast.pool.broken import BrokenPool
 from holdfast.pool.executor import ProcessPoolExecutor

@@ -41,6 +41,10 @@ class BaseWorkerHandle(abc.ABC):
     def exitcode(self) -> int | None:
         return self._exitcode
 
+    def living_pid(self) -> int | None:
+        """Of the life that is under way, as far as we have heard; for any thread."""
+        return self._pid if self._exitcode is None else None
+
     @abc.abstractmethod
     def is_alive(self) -> bool: ...
 

@@ -20,7 +20,7 @@ from multiprocessing import forkserver, reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-from holdfast.diagnosis.call_words import POOL
+from holdfast.counted import POOL
 from holdfast.transport import pickling
 from holdfast.workers.attempts import Care
 from holdfast.workers.messages import Epoch

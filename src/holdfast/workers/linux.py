@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import torch.multiprocessing
 
+from holdfast import counted
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
@@ -84,6 +85,7 @@ class Crew:
         self._carried = CarriedJob(job)
         self._pool = pool
         self._workers = [LinuxWorkerHandle(self._context) for _ in range(job.num_workers)]
+        counted.employ(job.front or counted.LOADER, self._workers)
         self._board = Board.create(job.num_workers)
         self._process: Any = None
         self._pidfd = -1

@@ -27,6 +27,7 @@ from typing import Any
 
 import torch.multiprocessing
 
+from holdfast import counted
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
 from holdfast.memory import readings
@@ -81,6 +82,7 @@ class PortableCrew:
         self._front = job.front
         self._board: Board | None = Board.create(job.num_workers, new_name())
         self._workers = [PortableWorkerHandle(context or torch.multiprocessing) for _ in range(job.num_workers)]
+        counted.employ(job.front or counted.LOADER, self._workers)
         self._recruits: list[Recruit] = []  # every process there is
         self._by_worker: dict[int, Recruit] = {}
         self._spare: Recruit | None = None

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 import holdfast
-from holdfast import options
+from holdfast import counted, options
+from holdfast.events import Teller
 from holdfast.incident import Incident
 from holdfast.records.facts import RunFacts
 from holdfast.records.writer import RunRecord
@@ -39,16 +40,18 @@ class CallCounters:
 
 
 class RunOfCalls:
-    """What is said of it while it runs. Where nothing is recorded, all of this does nothing."""
+    """What is said of it while it runs. Where nothing is recorded, nothing of this is written."""
 
     def __init__(self, front: str, *, is_recorded: bool) -> None:
-        """`front`: as in `diagnosis/call_words.py`."""
+        """`front`: as in `counted.py`."""
         self._front = front
         self._is_recorded = is_recorded
         self._record = RunRecord.none()
+        self._teller = Teller(front)
         self.counters = CallCounters()
 
     def begin(self, function: Any, num_workers: int, start_method: str) -> None:
+        counted.count(self, self._front, self.counters)
         if not self._is_recorded or _quiet or not options.diagnoses():
             return
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
@@ -66,12 +69,13 @@ class RunOfCalls:
         self._record = RunRecord.open(facts)
 
     def note(self, incident: Incident) -> None:
-        """Write it down, and give it the id that it has there."""
+        """Write it down, give it the id that it has there, and tell who wants to know."""
         said = incident.to_json()
         del said["id"]  # it gets one by being written
         incident_id = self._record.note_incident(said)
         if incident_id is not None:
             incident.identify(incident_id)
+        self._teller.tell(incident)
 
     def tick(self, now_s: float, worker_pids: Callable[[], Iterable[int]]) -> None:
         """Take a reading, if one is due. Next to nothing if not."""
@@ -79,5 +83,6 @@ class RunOfCalls:
 
     def end(self) -> None:
         """Write the last line. To end again does nothing."""
-        counted = self.counters
-        self._record.close({"samples": counted.samples, "skipped": counted.skipped, "restarts": counted.restarts})
+        counters = self.counters
+        self._record.close({"samples": counters.samples, "skipped": counters.skipped, "restarts": counters.restarts})
+        self._teller.end()
