@@ -40,6 +40,8 @@ NEED_TORCH = [
     "graph",
     "launch",
     "lifetime",
+    "metrics/test_metrics_of_runs.py",
+    "metrics/test_on_incident.py",
     "notebooks",
     "parity",
     "pool",

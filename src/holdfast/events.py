@@ -101,15 +101,16 @@ def _call(subscription: _Subscription, incident: Incident) -> None:
 
 
 def _say(subscription: _Subscription, error: BaseException) -> None:
-    callback = subscription.callback
+    """As text: who keeps a traceback, as some log handlers do, keeps the loader and its workers."""
+    callback, text = subscription.callback, "".join(traceback.format_exception(error))
     name = getattr(callback, "__qualname__", type(callback).__qualname__)
-    level = logging.DEBUG if subscription.has_failed else logging.ERROR
     is_first, subscription.has_failed = not subscription.has_failed, True
     try:
-        _log.log(level, "callback failed: %s", name, exc_info=error, extra={"callback": name})
+        level = logging.ERROR if is_first else logging.DEBUG
+        _log.log(level, "callback failed: %s\n%s", name, text, extra={"callback": name})
         if is_first:
             said = traceback.format_exception_only(error)[-1].strip()
             message = f"on_incident: {name} raised {said}; it is called again for the next incident"
             warnings.warn(message, HoldfastWarning, stacklevel=4)
     except Exception:  # of a log handler of the user's, or because warnings are errors: this one is not to be one
-        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(text)
