@@ -31,7 +31,7 @@ FRONTS = (LOADER, POOL, MAP, SPAWN)
 COUNTS = ("batches", "samples", "waited_s", "restarts", "supervisor_restarts", "recycled", "skipped")
 """Attributes of an owner's counters; one that he does not have is 0."""
 STAGES = ("fetch_s", "collate_s", "send_s")
-"""The same, of `stages` among his counters."""
+"""The same, of what their `stages()` gives."""
 
 Counts = dict[str, float]
 """By such a name."""
@@ -64,10 +64,12 @@ class _Account:
     front: str
     counters: object
     before: Counts  # what a copy, or a loader that came from another process, had counted elsewhere
+    seen: Counts  # the last time: a loader that is adding up in its own thread may show less for a moment
 
     def add_to(self, totals: Totals) -> None:
         for name, value in _read(self.counters).items():
-            totals.counts[name] += value - self.before[name]
+            self.seen[name] = max(value, self.seen[name])
+            totals.counts[name] += self.seen[name] - self.before[name]
 
 
 def _none() -> defaultdict[str, Totals]:
@@ -101,7 +103,8 @@ def count(owner: object, front: str, counters: object) -> None:
     with _register.lock:
         _register.settle()
         if all(account.owner() is not owner for account in _register.accounts):
-            _register.accounts.append(_Account(weakref.ref(owner), front, counters, _read(counters)))
+            before = _read(counters)
+            _register.accounts.append(_Account(weakref.ref(owner), front, counters, before, dict(before)))
 
 
 def employ(front: str, handles: Iterable[Handle]) -> None:
@@ -144,9 +147,8 @@ def _copy(totals: Totals) -> Totals:
 def _read(counters: object) -> Counts:
     read = {name: getattr(counters, name, 0) for name in COUNTS}
     stages = getattr(counters, "stages", None)
-    for name in STAGES:
-        read[name] = (stages.get(name) if isinstance(stages, Mapping) else getattr(stages, name, 0)) or 0
-    return read
+    times = stages() if callable(stages) else None  # of a loader; a pool has none
+    return read | {name: getattr(times, name, 0) for name in STAGES}
 
 
 def _forget_in_children() -> None:

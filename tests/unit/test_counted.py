@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import gc
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +27,10 @@ class Counters:
     batches: int = 0
     samples: int = 0
     waited_s: float = 0.0
-    stages: dict[str, float] = field(default_factory=dict)
+    fetch_s: float = 0.0
+
+    def stages(self) -> SimpleNamespace:
+        return SimpleNamespace(fetch_s=self.fetch_s, collate_s=0.0, send_s=0.0)
 
 
 class Owner:
@@ -56,7 +60,7 @@ def test_what_is_counted_is_looked_at_when_somebody_reads() -> None:
     """Nobody has to report anything."""
     owner, counters = Owner(), Counters()
     counted.count(owner, LOADER, counters)
-    counters.batches, counters.waited_s, counters.stages["fetch_s"] = 3, 0.5, 2.0
+    counters.batches, counters.waited_s, counters.fetch_s = 3, 0.5, 2.0
     counts = counted.read()[LOADER].counts
     assert (counts["batches"], counts["waited_s"], counts["fetch_s"], counts["collate_s"]) == (3, 0.5, 2.0, 0)
 
@@ -78,6 +82,15 @@ def test_totals_never_go_back() -> None:
         gc.collect()
         assert batches() == 10 * number
     assert counted._register.accounts == []
+
+
+def test_what_is_less_for_a_moment_is_not_shown() -> None:
+    """A loader takes the times of an iterator from one place to another while somebody reads."""
+    owner, counters = Owner(), Counters()
+    counted.count(owner, LOADER, counters)
+    for shown, expected in ((2.0, 2.0), (0.5, 2.0), (2.5, 2.5)):
+        counters.fetch_s = shown
+        assert counted.read()[LOADER].counts["fetch_s"] == expected
 
 
 def test_to_count_again_changes_nothing() -> None:
