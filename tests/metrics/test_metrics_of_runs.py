@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from scraping import Scraped, scrape
 
 import holdfast
 from helpers import Numbers
 from holdfast import DataLoader, ProcessPoolExecutor, counted
 from holdfast.metrics import MetricsServer
+from scraping import Scraped, scrape
 from waits import PATIENCE_S, wait_until
 
 KILLED = "killed by another process"

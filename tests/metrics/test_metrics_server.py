@@ -17,11 +17,11 @@ from pathlib import Path
 
 import prometheus_client
 import pytest
-from scraping import parse, scrape, text_of
 
 import holdfast
 from forked import holds_in_a_fork
 from holdfast.metrics import server as server_module
+from scraping import parse, scrape, text_of
 from waits import PATIENCE_S, wait_until
 
 
