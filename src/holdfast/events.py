@@ -48,8 +48,9 @@ def on_incident(callback: Callback) -> Callable[[], None]:
     """Call `callback` with every `Incident` of this process from now on. Returns a function that ends that.
 
     It is told of all loaders, pools and `spawn()`s, after the worker was replaced and the incident is in the record. It
-    is called in the thread that waits for a batch, or the pool's own: a slow one delays what that thread does. What it
-    raises is contained: a warning and the log say so, and it is called again for the next.
+    is called in the thread that waits for a batch, or the pool's own: a slow one delays what that thread does, and it
+    must not wait for results of the same loader or pool. What it raises is contained: a warning and the log say so,
+    and it is called again for the next.
 
     Not for use as a decorator: the name would stand for what ends it.
     """

@@ -118,6 +118,24 @@ def test_a_loader_without_workers_is_counted_if_it_is_ours(server: MetricsServer
     assert pick(scraped, "holdfast_batches_total", "holdfast_skipped_samples_total") == [4, 1]
 
 
+def test_the_time_of_each_stage_is_that_of_the_stats(server: MetricsServer) -> None:
+    """Of an iterator that runs, and after its end: never less than before."""
+    with DataLoader(Numbers(64), batch_size=4, num_workers=2) as loader:
+        if not hasattr(loader.stats(), "stages"):
+            pytest.skip("this loader does not say how long its stages take")
+        batches = iter(loader)
+        next(batches)
+        during = stage_seconds(scrape(server))
+        list(batches)
+    after, stages = stage_seconds(scrape(server)), loader.stats().stages
+    assert after == pytest.approx([stages.fetch_s, stages.collate_s, stages.send_s])
+    assert all(0 < early <= late for early, late in zip(during, after, strict=True))
+
+
+def stage_seconds(scraped: Scraped) -> list[float]:
+    return [scraped["holdfast_stage_seconds_total", stage] for stage in ("fetch", "collate", "send")]
+
+
 def test_a_lost_supervisor_is_counted(server: MetricsServer) -> None:
     with DataLoader(Numbers(400), batch_size=2, num_workers=1) as loader:
         batches = iter(loader)

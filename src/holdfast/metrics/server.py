@@ -124,7 +124,8 @@ class _Http(ThreadingMixIn, HTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone, mostly. Nothing of it belongs on the terminal of a training."""
-        _log.debug("scrape failed", exc_info=True)
+        is_clients = isinstance(sys.exception(), OSError)
+        _log.log(logging.DEBUG if is_clients else logging.WARNING, "scrape failed", exc_info=True)
 
     def server_close(self) -> None:
         super().server_close()
