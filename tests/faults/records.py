@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from holdfast import DataLoader
-from holdfast.workers.board import Phase
+from holdfast.board_rows import Phase
 
 
 class Calls:

@@ -212,7 +212,7 @@ def test_readings_are_taken_while_batches_are_asked_for(monkeypatch: pytest.Monk
     last = readings[-1]
     assert last["samples"] == 4 * last["batches"] > 0
     assert [worker[0] for worker in last["workers"]] == pids
-    assert all(resident > 1 << 20 for _, resident, _ in last["workers"])
+    assert all(resident > 1 << 20 for _, resident, _, _ in last["workers"])
     assert last["main"][0] > 1 << 20
 
 

@@ -17,8 +17,8 @@ from torch.utils.data import IterableDataset
 from faulty import Fault
 from helpers import CLOSE_DEADLINE_S, PATIENCE_S, Numbers, wait_until, wait_until_ended, worker_pids
 from holdfast import DataLoader, WorkerTimeout
+from holdfast.board_rows import Phase
 from holdfast.diagnosis.native import hang
-from holdfast.workers.board import Phase
 from records import flat, stubborn
 
 pytestmark = pytest.mark.timeout(90)

@@ -18,8 +18,8 @@ import torch
 
 from helpers import PATIENCE_S, DiesAlways, DiesOnce, Numbers, Stream, die, numbers, wait_until, worker_pids
 from holdfast import DataLoader
+from holdfast.board_rows import Phase
 from holdfast.errors import WorkerCrashed, WorkerInitError
-from holdfast.workers.board import Phase
 from records import Calls
 
 pytestmark = pytest.mark.timeout(60)

@@ -45,6 +45,10 @@ class Counted:
     waited_s: float = 0.0
     restarts: int = 0
     skipped: int = 0
+    stages: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def details(self) -> dict[str, Any]:
+        return {"stages": dict(zip(("fetch_s", "collate_s", "send_s"), self.stages, strict=True)), "slowest": []}
 
 
 @contextlib.contextmanager

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.board_rows import PHASE, Phase
 from holdfast.workers import attempts
 from holdfast.workers.attempts import Care, Retries, Tried
-from holdfast.workers.board import PHASE, Phase, private_row
+from holdfast.workers.board import private_row
 
 FIRST_S, LONGEST_S = 0.1, 5.0
 

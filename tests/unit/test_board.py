@@ -9,19 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.workers.board import (
+from holdfast import board_rows
+from holdfast.board_rows import (
     ATTEMPT,
+    COLLATE_NS,
+    FETCH_NS,
     LIFE,
     LIMIT_BYTES,
     LIMIT_MS,
     PHASE,
     POSITION,
+    SEND_NS,
     SPAN,
     UNIT,
-    Board,
-    Doing,
     Phase,
 )
+from holdfast.workers.board import Board, Doing
 
 
 def test_a_new_board_knows_nothing() -> None:
@@ -102,18 +105,42 @@ def test_what_a_killed_worker_wrote_last_is_there() -> None:
 
 
 def test_no_two_rows_share_a_cache_line() -> None:
-    """Two lines each: no worker slows another one down."""
+    """Four lines each: no worker slows another one down."""
     board = Board.create(4)
-    assert all(board.row(k).nbytes == 2 * 64 for k in range(4))
+    assert all(board.row(k).nbytes == 4 * 64 for k in range(4))
     board.close()
 
 
 @pytest.mark.parametrize("num_workers", [1, 63, 64, 300])
 def test_the_last_row_is_inside_the_memory(num_workers: int) -> None:
-    """Whatever the number of workers."""
+    """Whatever the number of workers; and what it keeps of its indices is behind all rows."""
     board = Board.create(num_workers)
     row = board.row(num_workers - 1)
-    assert len(row) == 16
-    row[15] = 1
-    assert os.fstat(board.fd).st_size >= (num_workers + 1) * 128
+    assert len(row) == 32
+    board.indices(num_workers - 1)[:] = bytes([255]) * board_rows.INDEX_AREA.size
+    assert row.tolist() == [0] * 32
+    assert os.fstat(board.fd).st_size >= board_rows.used_bytes(num_workers)
+    board.close()
+
+
+def test_what_a_worker_measured_outlives_it() -> None:
+    """The times of its stages are of all its lives, and those of all workers are summed up."""
+    board = Board.create(2)
+    for worker_id, row in enumerate(map(board.row, range(2))):
+        row[FETCH_NS], row[COLLATE_NS], row[SEND_NS] = 10 + worker_id, 20, 30
+        board.reset(worker_id, life=2)
+    assert board.stages_ns() == (21, 40, 60)
+    board.close()
+
+
+def test_a_life_that_was_lost_is_counted_and_one_that_came_to_its_end_is_not() -> None:
+    """A worker that is recycled has not been restarted."""
+    board = Board.create(1)
+    row = board.row(0)
+    lost = []
+    for life, phase in enumerate([Phase.STARTING, Phase.FETCH, Phase.ENDING, Phase.STARTING]):
+        row[PHASE] = phase
+        board.reset(0, life + 1)
+        lost.append(row[board_rows.LOST_LIVES])
+    assert lost == [0, 1, 1, 2]
     board.close()

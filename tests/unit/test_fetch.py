@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.board_rows import PHASE, POSITION, SPAN, Phase
 from holdfast.workers import attempts
 from holdfast.workers.attempts import Care
-from holdfast.workers.board import PHASE, POSITION, SPAN, Phase, private_row
+from holdfast.workers.board import private_row
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.fetch import MapFetcher
 

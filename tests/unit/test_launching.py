@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.board_rows import Phase
 from holdfast.transport import pickling
-from holdfast.workers.board import Board, Phase
+from holdfast.workers.board import Board
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Newborn, Spawning
 from waits import PATIENCE_S, wait_until

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from holdfast.board_rows import DOING, Phase
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.diagnosis.message import LABELS
 from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError, WorkerTimeout
 from holdfast.loader import losses
 from holdfast.workers.backend import WorkerLost
-from holdfast.workers.board import DOING, Doing, Phase
+from holdfast.workers.board import Doing
 from holdfast.workers.failures import capture
 from holdfast.workers.messages import ENDINGS, Reason
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.workers import messages
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Doing
 from holdfast.workers.channel import MAX_MESSAGE
 from holdfast.workers.messages import (
     Aside,

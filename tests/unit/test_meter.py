@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from holdfast.board_rows import KEPT_BYTES, PEAK_BYTES
 from holdfast.workers import meter
-from holdfast.workers.board import KEPT_BYTES, PEAK_BYTES, private_row
+from holdfast.workers.board import private_row
 from holdfast.workers.meter import Meter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")

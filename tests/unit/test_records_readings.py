@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.records import readings
 from holdfast.records.limits import Limits
-from holdfast.records.readings import Memory, Pace, Readings, memory_of, reading
+from holdfast.records.readings import Memory, Pace, Readings, WorkerReading, memory_of, own_bytes, reading
 from unit.records import Counted
 
 
@@ -22,10 +22,10 @@ def test_the_first_call_starts_the_clock() -> None:
     one = Readings()
     counters = Counted(batches=3)
     assert one.pace.due_s == -math.inf
-    assert one.take(1000.0, counters, lambda: []) is None
+    assert one.take(1000.0, counters, dict) is None
     assert one.pace.due_s == 1005.0
-    assert one.take(1004.9, counters, lambda: []) is None
-    said = one.take(1006.0, counters, lambda: [])
+    assert one.take(1004.9, counters, dict) is None
+    said = one.take(1006.0, counters, dict)
     assert said is not None
     assert (said["at_s"], said["interval_s"], said["batches"]) == (6.0, 5.0, 3)
 
@@ -52,7 +52,7 @@ def test_readings_are_never_closer_than_the_interval(steps: list[float]) -> None
     for step in steps:
         now_s += step
         interval_s = one.pace.interval_s
-        if one.take(now_s, Counted(), lambda: []) is not None:
+        if one.take(now_s, Counted(), dict) is not None:
             one.pace.taken(now_s, 100)
             assert last_s is None or now_s - last_s >= interval_s * 0.999
             last_s = now_s
@@ -60,19 +60,22 @@ def test_readings_are_never_closer_than_the_interval(steps: list[float]) -> None
 
 def test_a_reading_says_what_was_counted_and_the_memory() -> None:
     """In bytes: of the main process, and of each worker by its pid."""
-    counters = Counted(batches=1, samples=64, waited_s=0.12345, restarts=2, skipped=3)
-    said = reading(counters, Memory(100, 40), {7: Memory(50, 20), 8: Memory(60, None)})
+    counters = Counted(batches=1, samples=64, waited_s=0.12345, restarts=2, skipped=3, stages=(1.0, 2.0, 3.0))
+    workers = [WorkerReading(0, 7, Memory(50, 20)), WorkerReading(3, 8, Memory(60, None))]
+    said = reading(counters, Memory(100, 40), workers)
     assert said == {
         **asdict(counters),
         "waited_s": 0.123,
         "main": [100, 40],
-        "workers": [[7, 50, 20], [8, 60, None]],
+        "workers": [[7, 50, 20, 0], [8, 60, None, 3]],
+        "stages": {"fetch_s": 1.0, "collate_s": 2.0, "send_s": 3.0},
+        "slowest": [],
     }
 
 
 def test_many_workers_are_summed_up() -> None:
     """The first 64 one by one, the rest together: a line stays short."""
-    said = reading(Counted(), None, {pid: Memory(10, 1) for pid in range(100)})
+    said = reading(Counted(), None, [WorkerReading(k, 1000 + k, Memory(10, 1)) for k in range(100)])
     assert len(said["workers"]) == 64
     assert said["more_workers"] == [36, 360, 36]
     assert said["main"] is None
@@ -95,13 +98,14 @@ def test_elsewhere_the_memory_comes_from_psutil(monkeypatch: pytest.MonkeyPatch)
     assert memory.resident_bytes > 1 << 20
     assert memory.private_bytes is None
     assert memory_of(2**22 + 1) is None
+    assert own_bytes() == pytest.approx(memory.resident_bytes, rel=0.2)
 
 
 def test_a_process_that_is_gone_has_no_memory() -> None:
     """It is left out of the reading."""
     assert memory_of(2**22 + 1) is None
     one = Readings()
-    one.take(0.0, Counted(), lambda: [])
-    said = one.take(5.0, Counted(), lambda: [os.getpid(), 2**22 + 1])
+    one.take(0.0, Counted(), dict)
+    said = one.take(5.0, Counted(), lambda: {0: os.getpid(), 1: 2**22 + 1})
     assert said is not None
     assert [pid for pid, *_ in said["workers"]] == [os.getpid()]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import board_rows
 from holdfast.errors import HoldfastWarning
 from holdfast.records import home, reader
 from holdfast.records.limits import Limits
@@ -44,7 +45,7 @@ def test_what_is_written_is_read() -> None:
     assert record.note_incident({"cause": "hung", "sample_index": (1, "a"), "time": 12.5}) == f"{record.id}.1"
     assert record.note_incident({"cause": "was killed by SIGSEGV"}) == f"{record.id}.2"
     record.tick(100.0, Counted())
-    record.tick(105.0, Counted(batches=7, samples=448, waited_s=0.25, restarts=1, skipped=2), lambda: [os.getpid()])
+    record.tick(105.0, Counted(batches=7, samples=448, waited_s=0.25, restarts=1, skipped=2), lambda: {3: os.getpid()})
     record.close({"outcome": "finished", "batches": 9})
 
     run = reader.read(path_of(record))
@@ -55,10 +56,52 @@ def test_what_is_written_is_read() -> None:
     [reading] = run.readings
     assert (reading["at_s"], reading["batches"], reading["skipped"], reading["incidents"]) == (5.0, 7, 2, 2)
     assert reading["main"][0] > 1 << 20
-    assert reading["workers"][0][0] == os.getpid()
+    [[pid, *_, worker_id]] = reading["workers"]
+    assert (pid, worker_id) == (os.getpid(), 3)
+    assert reading["stages"] == {"fetch_s": 0.0, "collate_s": 0.0, "send_s": 0.0}
     assert run.end is not None
     assert (run.end["outcome"], run.end["incidents"], run.end["readings"]) == ("finished", 2, 1)
     assert (run.damaged_lines, run.unknown, run.is_alive, run.is_full, run.is_newer) == (0, (), False, False, False)
+
+
+def test_workers_and_skipped_samples_are_lines_of_their_own() -> None:
+    """With their times; an index that is an object is told by its type."""
+    record = RunRecord.open(FACTS)
+    record.note_worker({"event": "started", "worker_id": 1, "pid": 7, "why": "first", "time": 12.5})
+    record.note_skipped({"epoch": 2, "index": Samples(), "reason": "bad", "replaced_by": 4})
+    record.close()
+    run = reader.read(path_of(record))
+    assert run.workers == (
+        {"kind": "worker", "time": 12.5, "event": "started", "worker_id": 1, "pid": 7, "why": "first"},
+    )
+    [skipped] = run.skipped
+    assert skipped.pop("time") > 0
+    assert skipped == {"kind": "skipped", "epoch": 2, "index": "<Samples>", "reason": "bad", "replaced_by": 4}
+    assert run.unknown == ()
+
+
+def test_workers_and_skipped_samples_past_their_bounds_are_counted() -> None:
+    """In number, and in bytes; neither takes room from the other, nor from incidents."""
+    record = RunRecord.open(FACTS, Limits(max_worker_lines=3, max_skipped_bytes=500))
+    for n in range(20):
+        record.note_worker({"event": "started", "worker_id": n, "pid": n, "why": "restart"})
+        record.note_skipped({"epoch": 0, "index": n, "reason": "x" * 100, "replaced_by": None})
+    assert record.note_incident({"cause": "hung"}) is not None
+    record.close()
+    run = reader.read(path_of(record))
+    assert run.end is not None
+    assert (len(run.workers), run.end["worker_lines_left_out"]) == (3, 17)
+    assert 0 < len(run.skipped) < 5
+    assert run.end["skipped_left_out"] == 20 - len(run.skipped)
+
+
+def test_the_boards_of_a_run_are_known_by_what_its_first_line_says() -> None:
+    """So that who reads the record can find them; a record that writes nothing has none."""
+    record = RunRecord.open(FACTS)
+    start = reader.read(path_of(record)).start
+    assert record.token == board_rows.token_of(start["id"], start["time"]) > 0
+    assert RunRecord.none().token == 0
+    record.close()
 
 
 def test_a_run_in_which_nothing_happens_is_two_lines() -> None:
@@ -129,6 +172,7 @@ ALLOWED = {
     *("holdfast", "version", "kind", "id", "time"),
     *("holdfast_version", "torch_version", "python_version", "num_workers", "start_method", "batch_size"),
     *("dataset", "dataset_length", "rank", "world_size", "front", "function"),
+    *("on_error", "memory_limit_bytes", "memory_budget_bytes"),
     *("platform", "cpus", "script", "target", "host", "pid", "process_started"),
 }
 

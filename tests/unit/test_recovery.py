@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from holdfast.board_rows import Phase
 from holdfast.loader.recovery import Decision, Where, decide, where
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Doing
 from holdfast.workers.messages import Reason
 
 ENDS = (Reason.EXITED, Reason.HUNG)

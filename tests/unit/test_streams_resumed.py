@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.board_rows import PHASE, POSITION, SPAN, UNIT, Phase
 from holdfast.workers import streams
 from holdfast.workers.attempts import Care
-from holdfast.workers.board import PHASE, POSITION, SPAN, UNIT, Phase, private_row
+from holdfast.workers.board import private_row
 from holdfast.workers.messages import Progress
 from holdfast.workers.streams import IterableFetcher, StreamEnded
 

@@ -21,12 +21,13 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("traces are kept on Linux only", allow_module_level=True)
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis import python_frames
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.diagnosis.native import hang
 from holdfast.diagnosis.native.crash_page import can_have_registers
 from holdfast.workers import stderr
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Doing
 from holdfast.workers.messages import Reason
 from holdfast.workers.traces import KeptTraces, Surroundings
 from holdfast.workers.untraced import make_traces

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.board_rows import PHASE, Phase
 from holdfast.workers import watching
-from holdfast.workers.board import PHASE, Board, Doing, Phase, WorkerMemory
+from holdfast.workers.board import Board, Doing, WorkerMemory
 from holdfast.workers.channel import MAX_MESSAGE
 from holdfast.workers.limits import SLACK_BYTES
 from holdfast.workers.watching import (

@@ -15,12 +15,13 @@ from torch.utils.data import default_collate
 from torch.utils.data._utils import collate as torch_collate
 from torch.utils.data._utils import worker as torch_worker
 
+from holdfast.board_rows import Phase
 from holdfast.transport import layout
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers import channel, messages
 from holdfast.workers import worker as worker_module
 from holdfast.workers.attempts import Care
-from holdfast.workers.board import Board, Phase
+from holdfast.workers.board import Board
 from holdfast.workers.channel import Channel
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.job import CarriedJob, Job

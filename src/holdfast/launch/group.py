@@ -141,11 +141,14 @@ class RankGroup(ProcessContext):
         _running.discard(self)
         if calls is None:
             return
+        self._run.hide()
         try:
             calls.stop(grace_s)
         except BaseException:
             calls.stop(0.0)  # an interrupt: once more, without patience, so that nothing is left behind
             raise
+        finally:
+            self._run.note_lives(calls.lives)
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -153,6 +156,7 @@ class RankGroup(ProcessContext):
         options = self._options
         context = multiprocessing.get_context(options.start_method)
         calls = self._calls = Calls(self._job(), context, options.backend)
+        self._run.show_on(calls.board)
         _end_at_exit(self)
         try:
             calls.start()
@@ -224,7 +228,8 @@ class RankGroup(ProcessContext):
     def _look(self, timeout_s: float) -> None:
         assert self._calls is not None
         self._register.take_in(self._calls.wait(timeout_s))
-        self._run.tick(time.monotonic(), self.pids)
+        self._run.tick(time.monotonic(), lambda: dict(enumerate(self.pids())))
+        self._run.note_lives(self._calls.lives)
 
     def _look_for(self, seconds: float) -> None:
         """Until all ranks are gone, but no longer."""

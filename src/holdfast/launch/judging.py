@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 from typing import NamedTuple
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis import message
 from holdfast.diagnosis.evidence import Diagnosis
 from holdfast.errors import WorkerOutOfMemory, WorkerTimeout
@@ -25,7 +26,6 @@ from holdfast.launch.register import Register
 from holdfast.launch.states import RankState
 from holdfast.workers import losses
 from holdfast.workers.backend import WorkerLost
-from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 
 _KINDS: dict[type, type[RankError]] = {WorkerTimeout: RankTimeout, WorkerOutOfMemory: RankOutOfMemory}

@@ -182,10 +182,14 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         return iterator
 
     def stats(self) -> LoaderStats:
-        """What happened so far, with workers: batches and samples delivered, time waited, workers replaced."""
-        for iterator in self._iterators:
+        """What happened so far, with workers: batches and samples delivered, time waited, workers replaced, where
+        the time went, what memory the processes have now, and the slowest samples. `print` it to see a table.
+        """
+        pids: list[int] = []
+        for iterator in list(self._iterators):
             iterator._count_new_interpreters()
-        return self._counters.read()
+            pids += iterator._worker_pids().values()
+        return self._counters.read(pids)
 
     def close(self) -> None:
         """End the workers of every iterator of this loader, and its record. Batches already delivered stay valid."""

@@ -31,6 +31,7 @@ from holdfast.workers.job import Job
 from holdfast.workers.losses import attach, incident_of
 from holdfast.workers.messages import Epoch
 from holdfast.workers.rng import GeneratorStates
+from holdfast.workers.stages import WORTH_TIMING_NS, SlowSamples
 from holdfast.workers.streams import IterableFetcher, StreamEnded
 
 _DONE = {"raise": "raised", "skip": "skipped", "replace": "replaced"}
@@ -78,6 +79,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._fetcher = self._make_fetcher()
         self._broken: BaseException | None = None
         self._batch = -1
+        self._slow = SlowSamples()
 
     def _make_fetcher(self) -> MapFetcher | IterableFetcher:
         seed = rng.mix(self._ledger.seed, self._ledger.epoch) if self._policy.rng == "sample" else None
@@ -161,6 +163,7 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
 
     def _fetch(self, state: UnitState) -> Any:
         self._first_element = self._fetcher.elements
+        began_ns = time.monotonic_ns()
         try:
             samples = self._fetcher.fetch(state.indices, state.places)
         except StreamEnded:
@@ -168,9 +171,19 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         except Exception as error:
             attach(error, self._note(capture(error, ""), "raised"))
             raise
+        self._take_time(state, time.monotonic_ns() - began_ns)
         if self._is_iterable:
             state.samples = self._fetcher.elements - self._first_element
         return samples
+
+    def _take_time(self, state: UnitState, fetch_ns: int) -> None:
+        counters, fetcher = self._ledger.counters, self._fetcher
+        counters.add_stages(fetch_ns, 0)
+        fetcher.is_timed = fetch_ns > WORTH_TIMING_NS * max(1, state.samples)
+        slow = self._slow.news(fetcher.times) if fetcher.times else ()
+        for position, nanoseconds in slow:
+            index = (0, position) if self._is_iterable else state.listed[position]
+            counters.slowest.saw(index, nanoseconds / 1e9, None, self._bad.epoch)
 
     def _judge(self, state: UnitState, *, is_empty: bool) -> Fate | None:
         """What becomes of the unit, given the samples that could not be loaded; None: the rest is a batch."""
@@ -210,7 +223,9 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
             try:
                 if self._fetcher.sample_seed is not None:
                     rng.seed_collate(self._fetcher.sample_seed, self._fetcher.first_place)
+                began_ns = time.monotonic_ns()
                 batch = self._collate_fn(samples)
+                self._ledger.counters.add_stages(0, time.monotonic_ns() - began_ns)
                 if failed is not None:
                     self._note(failed, "retried", phase="collating")
                 return batch, None

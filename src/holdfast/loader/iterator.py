@@ -30,6 +30,7 @@ from holdfast.loader import allowance
 from holdfast.loader.allowance import Allowance
 from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
 from holdfast.loader.bad_samples import BadSamples, Fate
+from holdfast.loader.display import Display
 from holdfast.loader.instructions import init_fn_of, is_iterable, job_of_loader
 from holdfast.loader.interrupts import Errand, Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
@@ -92,7 +93,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._backend = make_backend(
             job_of_loader(self, self._ledger, self._epoch(), self._budget), self._pool, loader.multiprocessing_context
         )
-        self._ledger.run.begin(loader, self._backend.start_method)
+        self._ledger.run.begin(loader, self._backend.start_method, self._budget)
         self._units = Units(self._pool, self._backend)
         myself = weakref.proxy(self)  # a cycle would keep a dropped iterator, and its workers, until the collector runs
         self._rations = Rations(self._make_allowance(), self._units, self._backend, myself)
@@ -110,6 +111,8 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             num_workers=self._num_workers,
             start_method=self._backend.start_method,
         )
+        self._display = Display(self._ledger, self._backend)
+        self._display.begin_epoch(self._bad.epoch, self._first_unit)
         self._shutdown = False
         end_at_exit(self)
         raise_descriptor_limit()
@@ -191,6 +194,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         self._rations.begin_epoch(self._schedule)
         self._begin_epoch()
         self._progress.begin_epoch(self._epoch(), self._first_unit)
+        self._display.begin_epoch(self._bad.epoch, self._first_unit)
         self._backend.resume(self._epoch())
         self._prefetch()
 
@@ -272,11 +276,11 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         # torch's way, which also warns of iterables longer than they said, costs ten times this without a profiler
         if getattr(self, "_IterableDataset_len_called", None) is not None or _profiler_enabled():
             data = super().__next__()
-            self._counters.batches += 1
+            self._display.count_batch()
             return data
         data = self._next_data()
         self._num_yielded += 1
-        self._counters.batches += 1
+        self._display.count_batch()
         return data
 
     def _next_data(self) -> Any:
@@ -428,6 +432,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         began = time.monotonic()
         deadline = began + (self._timeout if self._timeout > 0 else _FOREVER_S)
         self._is_waiting = True
+        self._display.begin_wait(began)
         try:
             self._ledger.run.tick(began, self._worker_pids)
             while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
@@ -446,14 +451,15 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             return
         finally:
             self._is_waiting = False
-            self._counters.waited_s += time.monotonic() - began
+            self._display.end_wait(time.monotonic() - began)
         hold_daemon_thread()
         self._take_in_all(events)
 
-    def _worker_pids(self) -> list[int]:
-        if not self._num_yielded:
-            return []  # to ask for all of them now may be to wait until they are started
-        return [worker.pid for worker in self._backend.workers if worker.pid is not None]
+    def _worker_pids(self) -> dict[int, int]:
+        """By worker id, of those that run."""
+        if not self._num_yielded or self._shutdown or self._resting is not None:
+            return {}  # to ask for all of them before the first batch may be to wait until they are started
+        return {k: worker.pid for k, worker in enumerate(self._backend.workers) if worker.pid is not None}
 
     def _take_in_all(self, events: deque[Event]) -> None:
         while events:
@@ -462,6 +468,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             if events and events[0] is event:  # (a shutdown has emptied the deque)
                 events.popleft()
         self._handling = None
+        self._display.took_in()
         self._rations.order_held()
 
     def _take_in(self, event: Event) -> None:
@@ -621,12 +628,14 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._refuge.end()
         self._end_rest()
         self._count_new_interpreters()
+        self._display.hide()
         try:
             self._backend.stop(grace_s)
         except BaseException:
             self._backend.stop(0.0)  # an interrupt: once more, without patience, so that nothing is left behind
             raise
         finally:
+            self._display.close()
             for unit in self._units:
                 self._units.give_up(unit)
             self._progress.close()

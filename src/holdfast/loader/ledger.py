@@ -69,6 +69,7 @@ class Ledger:
         """A sample was skipped or replaced."""
         self.skipped.append(sample)
         self.counters.skipped += 1
+        self.run.note_skipped(sample.epoch, sample.index, sample.reason, sample.replaced_by)
         self.remember(sample.index, sample.reason, blame)
 
     def remember(self, index: Any, reason: str, blame: Blame) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from holdfast.board_rows import DOING, Phase
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, MemoryGrowth
@@ -15,7 +16,6 @@ from holdfast.diagnosis.message import Account
 from holdfast.errors import TooManyRestarts, WorkerError, WorkerInitError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.workers.backend import SupervisorLost, WorkerLost
-from holdfast.workers.board import DOING, Phase
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.losses import OUT_OF_MEMORY, OVER_LIMIT, attach, incident_of, incident_of_loss, kind_of
 from holdfast.workers.messages import Reason

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from holdfast.workers.board import Doing, Phase
+from holdfast.board_rows import Phase
+from holdfast.workers.board import Doing
 from holdfast.workers.messages import Reason
 
 

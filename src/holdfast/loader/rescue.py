@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis.evidence import MemoryGrowth
 from holdfast.errors import WorkerCrashed, WorkerError
 from holdfast.incident import Incident
@@ -24,7 +25,6 @@ from holdfast.loader.recovery import Decision, Where
 from holdfast.loader.units import Units, UnitState
 from holdfast.workers import messages
 from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
-from holdfast.workers.board import Phase
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.losses import attach, incident_of
 from holdfast.workers.messages import Reason
@@ -289,9 +289,17 @@ class Rescue:
             said = bytes(state.areas[area].peek(offset, nbytes))
         aside = messages.unpack_aside(said)
         self._progress.heard(done.worker_id, done.result.unit, aside)
+        if aside.slow and state is not None:
+            self._note_slow(done.worker_id, state, aside.slow)
         if aside.grown:
             self._note_growth(done.worker_id, MemoryGrowth(*aside.grown))
         return [messages.BadSample(*bad) for bad in aside.bad]
+
+    def _note_slow(self, worker_id: int, state: UnitState, slow: Iterable[tuple[int, int]]) -> None:
+        listed = () if self._is_iterable else state.listed
+        for position, nanoseconds in slow:
+            index = (worker_id, position) if self._is_iterable else listed[position]
+            self._ledger.counters.slowest.saw(index, nanoseconds / 1e9, worker_id, self._bad.epoch)
 
     def _note_growth(self, worker_id: int, growth: MemoryGrowth) -> None:
         """Once for each worker, whatever its replacements find of themselves."""

@@ -10,9 +10,7 @@ parent's. torch is imported by the time a loader exists. Runs in: main process, 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import weakref
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import holdfast
@@ -20,7 +18,12 @@ from holdfast import counted, options
 from holdfast.incident import Incident
 from holdfast.loader.stats import Counters
 from holdfast.records.facts import RunFacts
+from holdfast.records.lines import cut
+from holdfast.records.readings import WorkerPids
 from holdfast.records.writer import RunRecord
+from holdfast.workers.lives import Life
+
+_LONGEST_REASON = 500
 
 
 class Run:
@@ -32,13 +35,15 @@ class Run:
         self._record = RunRecord.none()
         self._ending: weakref.finalize[..., Run] | None = None  # while it is under way
 
-    def begin(self, loader: Any, start_method: str | None, *, is_counted: bool = True) -> None:
+    def begin(
+        self, loader: Any, start_method: str | None, budget_bytes: int | None = None, *, is_counted: bool = True
+    ) -> None:
         """With every iterator: the first one begins the record. `is_counted`: by us, and not torch's own iterator."""
         if is_counted:
             counted.count(self, counted.LOADER, self._counters)
         if self._ending is not None or not self._is_recorded or not options.diagnoses() or _is_in_worker():
             return
-        self._record = RunRecord.open(_facts(loader, start_method))
+        self._record = RunRecord.open(_facts(loader, start_method, budget_bytes))
         self._ending = weakref.finalize(self, _end, self._record, self._counters if is_counted else None)
 
     def note(self, incident: Incident) -> None:
@@ -47,7 +52,20 @@ class Run:
         if incident_id is not None:
             incident.identify(incident_id)
 
-    def tick(self, now_s: float, worker_pids: Callable[[], Iterable[int]] = tuple) -> None:
+    @property
+    def token(self) -> int:
+        """What the status boards of its iterators are known by."""
+        return self._record.token
+
+    def note_worker(self, life: Life, *, why: str) -> None:
+        """A worker process has started, or ended."""
+        self._record.note_worker({**life._asdict(), "why": why})
+
+    def note_skipped(self, epoch: int, index: Any, reason: str, replaced_by: Any) -> None:
+        reason = cut(reason, _LONGEST_REASON)
+        self._record.note_skipped({"epoch": epoch, "index": index, "reason": reason, "replaced_by": replaced_by})
+
+    def tick(self, now_s: float, worker_pids: WorkerPids = dict) -> None:
         """Take a reading, if one is due. Next to nothing if not."""
         self._record.tick(now_s, self._counters, worker_pids)
 
@@ -67,7 +85,7 @@ def _not_begun(counters: Counters, is_recorded: bool) -> Run:
 
 def _end(record: RunRecord, counters: Counters | None) -> None:
     """Also at exit: `weakref.finalize` sees to that, after the workers have ended."""
-    record.close(dataclasses.asdict(counters) if counters is not None else None)
+    record.close(counters.summary() if counters is not None else None)
 
 
 def _said(incident: Incident) -> dict[str, Any]:
@@ -84,7 +102,7 @@ def _is_in_worker() -> bool:
     return get_worker_info() is not None
 
 
-def _facts(loader: Any, start_method: str | None) -> RunFacts:
+def _facts(loader: Any, start_method: str | None, budget_bytes: int | None) -> RunFacts:
     import torch
 
     rank, world_size = _place_among_ranks()
@@ -98,6 +116,9 @@ def _facts(loader: Any, start_method: str | None) -> RunFacts:
         dataset_length=_length(loader.dataset),
         rank=rank,
         world_size=world_size,
+        on_error=loader.on_error,
+        memory_limit_bytes=loader._ledger.policy.care.memory_limit,
+        memory_budget_bytes=budget_bytes,
     )
 
 

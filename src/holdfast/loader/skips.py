@@ -51,16 +51,16 @@ class KnownBad:
 
     def __contains__(self, index: object) -> bool:
         try:
-            return _number_or_itself(index) in self._reasons
+            return number_or_itself(index) in self._reasons
         except TypeError:
             return False
 
     def reason(self, index: Any) -> str:
-        return self._reasons[_number_or_itself(index)]
+        return self._reasons[number_or_itself(index)]
 
     def add(self, index: Any, reason: str) -> bool:
         """Note an index; False if it was known, or cannot be noted."""
-        key = _number_or_itself(index)
+        key = number_or_itself(index)
         try:
             is_new = key not in self._reasons
             self._reasons.setdefault(key, reason)
@@ -90,7 +90,7 @@ class SkippedFile:
 
     def append(self, index: Any, reason: str) -> None:
         """Add a line, whole or not at all. An index that JSON cannot say is left out: it could not be read back."""
-        index = _number_or_itself(index)
+        index = number_or_itself(index)
         if not isinstance(index, numbers.Integral | str | tuple) or isinstance(index, bool):
             return
         try:
@@ -133,7 +133,7 @@ class SkippedFile:
         )
 
 
-def _number_or_itself(index: Any) -> Any:
+def number_or_itself(index: Any) -> Any:
     """A tensor that is one whole number, as some samplers give, is that number: it would equal no other tensor."""
     if type(index) is int or getattr(index, "ndim", None) != 0:
         return index

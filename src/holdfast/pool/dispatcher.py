@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from holdfast.board_rows import Phase
 from holdfast.errors import WorkerCrashed, WorkerError
 from holdfast.incident import Incident, Incidents
 from holdfast.pool import accounts, at_exit
@@ -26,7 +27,6 @@ from holdfast.pool.broken import BrokenPool, broken_by
 from holdfast.pool.task import Task
 from holdfast.workers import barriers
 from holdfast.workers.backend import SupervisorLost, WorkerLost
-from holdfast.workers.board import Phase
 from holdfast.workers.calls import Calls, Failed, Happening, Lost, Raised, Returned, TakenBack
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.messages import Reason
@@ -73,6 +73,7 @@ class Dispatcher:
         `function`: the first that they will be asked for.
         """
         self._record.begin(function, self._num_workers, self._calls.start_method)
+        self._record.show_on(self._calls.board)
         try:
             self._calls.start()
             at_exit.register(self)
@@ -149,9 +150,11 @@ class Dispatcher:
             self._stop(self._grace_s)
 
     def _stop(self, grace_s: float) -> None:
+        self._record.hide()
         try:
             self._calls.stop(grace_s)
         finally:
+            self._record.note_lives(self._calls.lives)
             self._record.end()
             self._has_ended.set()
 
@@ -165,6 +168,7 @@ class Dispatcher:
         self._is_asleep = False
         now_s = time.monotonic()
         self._record.tick(now_s, self._calls.pids)
+        self._record.note_lives(self._calls.lives)
         while happened:
             self._settle(happened.pop(0), now_s)
         if self._fatal is not None:

@@ -49,6 +49,11 @@ class RunFacts:
     """What the user made: that, or what runs calls."""
     function: str | None = None
     """Of calls: the name of the first."""
+    on_error: str | None = None
+    memory_limit_bytes: int | None = None
+    """Of each worker, beyond its start."""
+    memory_budget_bytes: int | None = None
+    """Of all workers and batches together."""
 
 
 def start_line(facts: RunFacts, run_id: str, started: float) -> dict[str, Any]:

@@ -22,7 +22,12 @@ class Limits:
     """After so many bytes of readings it doubles too: with many workers a reading is long."""
     max_readings: int = 6000
     max_reading_bytes: int = 3 << 20
-    """What readings may take of a file. The rest is for incidents."""
+    """What readings may take of a file. The rest is for incidents, and a little for the next two."""
+    max_skipped: int = 5000
+    max_skipped_bytes: int = 1 << 20
+    max_worker_lines: int = 4000
+    """Two for each process: a worker that is replaced after every batch has many."""
+    max_worker_bytes: int = 512 << 10
     max_runs: int = 200
     max_total_bytes: int = 100 << 20
 

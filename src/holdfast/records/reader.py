@@ -19,7 +19,7 @@ from holdfast.records.facts import VERSION
 from holdfast.records.lines import decode
 
 _MOST_BYTES = 64 << 20  # far more than a writer writes: a file of that length is something else
-_KNOWN = ("start", "incident", "reading", "end", "full")
+_KNOWN = ("start", "incident", "reading", "worker", "skipped", "end", "full")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,10 @@ class Run:
     unknown: tuple[dict[str, Any], ...]
     """Lines of a kind that this version does not know."""
     damaged_lines: int
+    workers: tuple[dict[str, Any], ...] = ()
+    """Worker processes that started and ended."""
+    skipped: tuple[dict[str, Any], ...] = ()
+    """Samples that were skipped or replaced; `end` says how many more there were."""
 
     @property
     def is_newer(self) -> bool:
@@ -74,6 +78,8 @@ def read(path: str | os.PathLike[str]) -> Run:
         is_full=bool(_of_kind(entries, "full")),
         unknown=tuple(entry for entry in entries if entry["kind"] not in _KNOWN),
         damaged_lines=len(decoded) - len(entries),
+        workers=_of_kind(entries, "worker"),
+        skipped=_of_kind(entries, "skipped"),
     )
 
 

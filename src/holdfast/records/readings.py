@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psutil
 
@@ -38,6 +38,9 @@ class Counters(Protocol):
     def restarts(self) -> int: ...
     @property
     def skipped(self) -> int: ...
+
+    def details(self) -> Mapping[str, Any]:
+        """What else a reading is to say: where the time went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,21 @@ class Pace:
         self.due_s = now_s + self.interval_s
 
 
-def reading(counters: Counters, main: Memory | None, workers: Mapping[int, Memory]) -> dict[str, Any]:
+WorkerPids = Callable[[], Mapping[int, int]]
+"""By worker id."""
+
+
+class WorkerReading(NamedTuple):
+    """A worker process, and what it has."""
+
+    worker_id: int
+    pid: int
+    memory: Memory
+
+
+def reading(counters: Counters, main: Memory | None, workers: Sequence[WorkerReading]) -> dict[str, Any]:
     """What a reading says. Pure."""
-    first, rest = list(workers.items())[:_MOST_WORKERS], list(workers.values())[_MOST_WORKERS:]
+    first, rest = workers[:_MOST_WORKERS], workers[_MOST_WORKERS:]
     said = {
         "batches": counters.batches,
         "samples": counters.samples,
@@ -85,11 +100,13 @@ def reading(counters: Counters, main: Memory | None, workers: Mapping[int, Memor
         "restarts": counters.restarts,
         "skipped": counters.skipped,
         "main": None if main is None else [main.resident_bytes, main.private_bytes],
-        "workers": [[pid, memory.resident_bytes, memory.private_bytes] for pid, memory in first],
+        "workers": [[one.pid, one.memory.resident_bytes, one.memory.private_bytes, one.worker_id] for one in first],
+        **counters.details(),
     }
     if rest:
-        resident, private = zip(*((memory.resident_bytes, memory.private_bytes or 0) for memory in rest), strict=True)
-        said["more_workers"] = [len(rest), sum(resident), sum(private)]
+        resident = sum(one.memory.resident_bytes for one in rest)
+        private = sum(one.memory.private_bytes or 0 for one in rest)
+        said["more_workers"] = [len(rest), resident, private]
     return said
 
 
@@ -100,7 +117,7 @@ class Readings:
         self.pace = Pace(limits)
         self._started_s: float | None = None
 
-    def take(self, now_s: float, counters: Counters, worker_pids: Callable[[], Iterable[int]]) -> dict[str, Any] | None:
+    def take(self, now_s: float, counters: Counters, worker_pids: WorkerPids) -> dict[str, Any] | None:
         """A reading, if one is due. The first call only starts the clock."""
         if now_s < self.pace.due_s:
             return None
@@ -108,8 +125,8 @@ class Readings:
             self._started_s = now_s
             self.pace.start(now_s)
             return None
-        found = ((pid, memory_of(pid)) for pid in worker_pids())
-        workers = {pid: memory for pid, memory in found if memory is not None}
+        found = ((worker_id, pid, memory_of(pid)) for worker_id, pid in worker_pids().items())
+        workers = [WorkerReading(worker_id, pid, memory) for worker_id, pid, memory in found if memory is not None]
         return {
             "at_s": round(now_s - self._started_s, 3),
             "interval_s": self.pace.interval_s,
@@ -125,6 +142,14 @@ def memory_of(pid: int) -> Memory | None:
         return Memory(psutil.Process(pid).memory_info().rss, None)
     except (OSError, ValueError, psutil.Error):
         return None
+
+
+def own_bytes(pid: int | None = None) -> int | None:
+    """What a process, this one if none is named, has of its own; all that is resident where only that is known."""
+    memory = memory_of(os.getpid() if pid is None else pid)
+    if memory is None:
+        return None
+    return memory.resident_bytes if memory.private_bytes is None else memory.private_bytes
 
 
 def _from_statm(statm: bytes) -> Memory:

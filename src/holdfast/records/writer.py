@@ -3,6 +3,8 @@
     {"holdfast":"run record","version":1,"kind":"start","id":"7f3a","time":...}      facts.py: this list and no more
     {"kind":"reading","time":...,"at_s":5.0,"batches":...}                           readings.py: fewer and fewer
     {"kind":"incident","number":2,"time":...,"cause":...}                            its id is 7f3a.2
+    {"kind":"worker","time":...,"worker_id":1,"event":"started","why":"restart"}     a worker process began, or ended
+    {"kind":"skipped","time":...,"epoch":0,"index":17,"reason":...}                  a sample was passed over
     {"kind":"full","time":...}                                                       from here on incidents are counted
     {"kind":"end","time":...,"incidents":...}                                        missing if the process was killed
 
@@ -19,23 +21,21 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from holdfast.board_rows import token_of
 from holdfast.records import home, keeping
 from holdfast.records.facts import RunFacts, start_line
 from holdfast.records.limits import LIMITS, Limits
 from holdfast.records.line_file import LineFile
 from holdfast.records.lines import MAX_LINE_BYTES, encode
-from holdfast.records.readings import Counters, Readings
+from holdfast.records.quota import Quota
+from holdfast.records.readings import Counters, Readings, WorkerPids
 
 _RESERVED_BYTES = 2 * MAX_LINE_BYTES  # for "full" and "end"
 _MOST_CAUSES = 100
-
-
-def _no_workers() -> tuple[int, ...]:
-    return ()
 
 
 class RunRecord:
@@ -51,9 +51,11 @@ class RunRecord:
         self._due_s = math.inf if file is None else -math.inf
         self._incidents = 0
         self._incidents_left_out: Counter[str] = Counter()
-        self._readings_written = 0
-        self._reading_bytes = 0
-        self._readings_left_out = 0
+        self._of_readings = Quota(limits.max_readings, limits.max_reading_bytes)
+        self._of_workers = Quota(limits.max_worker_lines, limits.max_worker_bytes)
+        self._of_skipped = Quota(limits.max_skipped, limits.max_skipped_bytes)
+        self.token = 0
+        """What the status board of the run says that it is of; 0 where nothing is recorded."""
 
     @classmethod
     def open(cls, facts: RunFacts, limits: Limits = LIMITS) -> Self:
@@ -83,7 +85,9 @@ class RunRecord:
             file.path.unlink(missing_ok=True)
             file.close()
             raise
-        return cls(run_id, file, len(line), limits)
+        record = cls(run_id, file, len(line), limits)
+        record.token = token_of(run_id, started)
+        return record
 
     def note_incident(self, incident: Mapping[str, Any]) -> str | None:
         """Write an incident. Returns its id, as in `7f3a.2`; None where it is not in the record."""
@@ -97,7 +101,15 @@ class RunRecord:
             return None
         return f"{self.id}.{self._incidents}" if self._write(line) else None
 
-    def tick(self, now_s: float, counters: Counters, worker_pids: Callable[[], Iterable[int]] = _no_workers) -> None:
+    def note_worker(self, life: Mapping[str, Any]) -> None:
+        """A worker process has started, or ended."""
+        self._note("worker", life, self._of_workers)
+
+    def note_skipped(self, sample: Mapping[str, Any]) -> None:
+        """A sample was skipped, or replaced by another."""
+        self._note("skipped", sample, self._of_skipped)
+
+    def tick(self, now_s: float, counters: Counters, worker_pids: WorkerPids = dict) -> None:
         """Take a reading, if one is due by the caller's clock; a comparison if not."""
         if now_s >= self._due_s:
             self._read(now_s, counters, worker_pids)
@@ -109,8 +121,10 @@ class RunRecord:
         counts = {
             "incidents": self._incidents,
             "incidents_left_out": dict(self._incidents_left_out),
-            "readings": self._readings_written,
-            "readings_left_out": self._readings_left_out,
+            "readings": self._of_readings.written,
+            "readings_left_out": self._of_readings.left_out,
+            "worker_lines_left_out": self._of_workers.left_out,
+            "skipped_left_out": self._of_skipped.left_out,
         }
         if self._file.is_ours:
             self._write(_line("end", {"time": time.time(), **counts}, summary or {}))
@@ -119,7 +133,7 @@ class RunRecord:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).none, ()  # two objects must not have one descriptor
 
-    def _read(self, now_s: float, counters: Counters, worker_pids: Callable[[], Iterable[int]]) -> None:
+    def _read(self, now_s: float, counters: Counters, worker_pids: WorkerPids) -> None:
         if self._file is None or not self._file.is_ours:
             self._due_s = math.inf
             return
@@ -127,17 +141,19 @@ class RunRecord:
         if said is not None:
             line = _line("reading", {"time": time.time(), "incidents": self._incidents}, said)
             self._readings.pace.taken(now_s, len(line))
-            self._write_reading(line)
+            self._write_within(self._of_readings, line)
         if self._file is not None:
             self._due_s = self._readings.pace.due_s
 
-    def _write_reading(self, line: bytes) -> None:
-        is_over = self._readings_written >= self._limits.max_readings
-        if is_over or self._reading_bytes + len(line) > self._limits.max_reading_bytes or not self._has_room(line):
-            self._readings_left_out += 1
-        elif self._write(line):
-            self._readings_written += 1
-            self._reading_bytes += len(line)
+    def _note(self, kind: str, said: Mapping[str, Any], quota: Quota) -> None:
+        if self._file is not None and self._file.is_ours:
+            self._write_within(quota, _line(kind, {"time": said.get("time", time.time())}, said))
+
+    def _write_within(self, quota: Quota, line: bytes) -> None:
+        if quota.has_room_for(line) and self._has_room(line):
+            quota.count(line, is_written=self._write(line))
+        else:
+            quota.leave_out()
 
     def _leave_out(self, incident: Mapping[str, Any]) -> None:
         if not self._incidents_left_out:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from holdfast.workers.board import ATTEMPT, PHASE, Phase
+from holdfast.board_rows import ATTEMPT, PHASE, Phase
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0

@@ -20,8 +20,9 @@ from holdfast.diagnosis.evidence import Diagnosis, Evidence
 from holdfast.transport.segments import Handle
 from holdfast.transport.slots import Slot, SlotPool
 from holdfast.workers.bell import Bell
-from holdfast.workers.board import Doing, WorkerMemory
+from holdfast.workers.board import Board, Doing, WorkerMemory
 from holdfast.workers.job import Job
+from holdfast.workers.lives import Lives
 from holdfast.workers.messages import Epoch, Reason, Result, Unit
 
 
@@ -115,6 +116,14 @@ class WorkerBackend(Protocol):
     @property
     def new_interpreters(self) -> str | None:
         """Why workers that could have been forks of a warm process are new interpreters; None if they are not."""
+
+    @property
+    def lives(self) -> Lives:
+        """Which worker processes began and ended."""
+
+    @property
+    def board(self) -> Board:
+        """The status board of its workers; not after `stop`."""
 
     def start(self) -> None:
         """Start all workers."""

@@ -1,15 +1,18 @@
 """The status board: shared memory in which every process says what it is doing, at the price of one store.
 
     row 0       the supervisor: a tick that goes up while it is well, and whether it is busy with something long;
-                the main process: whether it is closing, and what its slots take
+                the main process: whether it is closing, what its slots take, and what it has counted
     row k + 1   worker k: phase, unit, position in the unit, life, how many samples the present step is about, how long
                 and what it may take if that is its own, and what it has of memory: when it was ready, at most while
-                it loaded a unit, between units;
+                it loaded a unit, between units; since when it is at its present stage, and how long it was at each
+                in all its lives;
                 written by others: whether it is to leave, what it had when it was born, and up to which
                 of its units all have been taken back
+    indices     of each worker's unit in hand, for who looks from outside (`records/live.py`)
 
-A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who reads judges by
-change: a row that stays the same over many of the reader's own ticks is a worker that hangs. No clock is written.
+A worker writes its row before it does the thing, so that after a death the sample in hand is known. Who watches judges
+by change: a row that stays the same over many of its own ticks is a worker that hangs. The clock on the board is for
+people to read. Which cell is which is in `board_rows.py`.
 
 Runs in: main | supervisor | worker process.
 """
@@ -17,47 +20,41 @@ Runs in: main | supervisor | worker process.
 from __future__ import annotations
 
 import mmap
-from enum import IntEnum
+import time
 from typing import Any, NamedTuple
 
+from holdfast import board_rows
+from holdfast.board_rows import (
+    ATTEMPT,
+    BORN_BYTES,
+    BUSY,
+    CELLS,
+    CLOSING,
+    COLLATE_NS,
+    DOING,
+    FETCH_NS,
+    IMPORTING,
+    KEPT_BYTES,
+    LEAVE,
+    LIFE,
+    LIMIT_BYTES,
+    LIMIT_MS,
+    PEAK_BYTES,
+    PHASE,
+    POSITION,
+    SEND_NS,
+    SLOT_BYTES,
+    SPAN,
+    START_BYTES,
+    TAKEN_BACK,
+    TICK,
+    UNIT,
+    Phase,
+)
 from holdfast.transport import names
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.workers import barriers
 from holdfast.workers.passing import PassedSegment
-
-_FIELDS = 16  # 128 bytes a row: no two processes write to one cache line
-_TICK, _BUSY, _CLOSING, _IMPORTING, _SLOT_BYTES = 0, 1, 2, 3, 4
-PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
-START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES, LIMIT_MS = 6, 7, 8, 9, 10, 11
-TAKEN_BACK, LIMIT_BYTES = 12, 13
-
-
-class Phase(IntEnum):
-    """What a worker does. Before IDLE it has not been ready for a sample yet."""
-
-    STARTING = 0  # unpickling, importing, worker_init_fn
-    IDLE = 1
-    FETCH = 2  # in the dataset
-    COLLATE = 3  # in collate_fn
-    SEND = 4  # laying the batch out
-    ENDING = 5
-    BACKOFF = 6  # waiting before another attempt at a sample
-    REPLAY = 7  # running an iterable up to where a lost worker had it
-    HAND_OVER = 8  # sending the header of a batch that lies ready, for which the main process may have to make room
-
-
-DOING = {
-    Phase.STARTING: "starting",
-    Phase.IDLE: "waiting for work",
-    Phase.FETCH: "loading",
-    Phase.COLLATE: "collating",
-    Phase.SEND: "sending",
-    Phase.ENDING: "ending",
-    Phase.BACKOFF: "waiting for another attempt",
-    Phase.REPLAY: "running the iterable up to where it was",
-    Phase.HAND_OVER: "handing a batch over",
-}
-"""In words that go on from "while"."""
 
 
 class Doing(NamedTuple):
@@ -94,7 +91,8 @@ class Board:
     def __init__(self, memory: Segment | int, num_workers: int) -> None:
         self._segment = memory if isinstance(memory, Segment) else Segment(memory, _size(num_workers))
         self.num_workers = num_workers
-        self._cells = memoryview(self._own_mapping()).cast("q")
+        self._bytes = memoryview(self._own_mapping()).cast("B")
+        self._cells = self._bytes[: _size(num_workers)].cast("q")
 
     def _own_mapping(self) -> Any:
         """Not the segment's: that one ends by a weak reference, which the collector of cycles serves before it calls
@@ -109,6 +107,9 @@ class Board:
         board = cls(Segment.create(_size(num_workers), name), num_workers)
         if name:
             names.remove(name)
+        row = board.main_row()
+        row[board_rows.NUM_WORKERS], row[board_rows.BEGAN_NS] = num_workers, time.monotonic_ns()
+        row[board_rows.BOARD_MAGIC] = board_rows.MAGIC
         return board
 
     @property
@@ -120,8 +121,26 @@ class Board:
 
     def row(self, worker_id: int) -> memoryview:
         """The cells of one worker, to be written by index with the field constants of this module."""
-        start = (worker_id + 1) * _FIELDS
-        return self._cells[start : start + _FIELDS]
+        start = (worker_id + 1) * CELLS
+        return self._cells[start : start + CELLS]
+
+    def main_row(self) -> memoryview:
+        """The cells of the main process."""
+        return self._cells[:CELLS]
+
+    def indices(self, worker_id: int) -> memoryview:
+        """What a worker keeps of its unit's indices, as `board_rows.INDEX_AREA` has it."""
+        start = board_rows.indices_at(worker_id, self.num_workers)
+        return self._bytes[start : start + board_rows.INDEX_AREA.size]
+
+    def stages_ns(self) -> tuple[int, int, int]:
+        """How long all workers together, in all their lives, have loaded, collated and sent."""
+        rows = [self.row(worker_id) for worker_id in range(self.num_workers)]
+        return (
+            sum(row[FETCH_NS] for row in rows),
+            sum(row[COLLATE_NS] for row in rows),
+            sum(row[SEND_NS] for row in rows),
+        )
 
     def doing(self, worker_id: int) -> Doing:
         row = self.row(worker_id)
@@ -140,8 +159,14 @@ class Board:
             row[START_BYTES] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
 
     def reset(self, worker_id: int, life: int, born_bytes: int = 0) -> None:
-        """For the next life. `born_bytes` is what it shares with the process it is a fork of."""
+        """For the next life. `born_bytes` is what it shares with the process it is a fork of.
+
+        What was measured of stages stays: it is of all lives.
+        """
         row = self.row(worker_id)
+        row[board_rows.LOST_LIVES] += row[LIFE] > 0 and row[PHASE] != Phase.ENDING
+        row[board_rows.PID] = row[board_rows.STARTED_TICKS] = 0
+        row[board_rows.SINCE_NS] = time.monotonic_ns()
         row[START_BYTES] = row[LEAVE] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
         row[LIMIT_MS] = row[LIMIT_BYTES] = 0
         row[BORN_BYTES] = born_bytes
@@ -157,38 +182,38 @@ class Board:
         return int(row[UNIT]) if barriers.on_every_core() else last_unit
 
     def tick(self) -> None:
-        self._cells[_TICK] += 1
+        self._cells[TICK] += 1
 
     def ticks(self) -> int:
-        return int(self._cells[_TICK])
+        return int(self._cells[TICK])
 
     def set_busy(self, busy: bool) -> None:
         """Said by, or for, a supervisor that will not tick for a while."""
-        self._cells[_BUSY] = int(busy)
+        self._cells[BUSY] = int(busy)
 
     def is_busy(self) -> bool:
-        return bool(self._cells[_BUSY])
+        return bool(self._cells[BUSY])
 
     def set_importing(self, number: int) -> None:
         """Said by a supervisor: which of the job's modules it is about to import, counted from 1; 0: none."""
-        self._cells[_IMPORTING] = number
+        self._cells[IMPORTING] = number
 
     def importing(self) -> int:
-        return int(self._cells[_IMPORTING])
+        return int(self._cells[IMPORTING])
 
     def set_slot_bytes(self, nbytes: int) -> None:
         """Said by the main process: the memory of all slots."""
-        self._cells[_SLOT_BYTES] = nbytes
+        self._cells[SLOT_BYTES] = nbytes
 
     def slot_bytes(self) -> int:
-        return int(self._cells[_SLOT_BYTES])
+        return int(self._cells[SLOT_BYTES])
 
     def set_closing(self) -> None:
         """Said by the main process before it hangs up on its workers: it is not dead."""
-        self._cells[_CLOSING] = 1
+        self._cells[CLOSING] = 1
 
     def is_closing(self) -> bool:
-        return bool(self._cells[_CLOSING])
+        return bool(self._cells[CLOSING])
 
     def close(self) -> None:
         self._segment.close_fd()
@@ -196,7 +221,7 @@ class Board:
 
 def private_row() -> memoryview:
     """A row on no board, for code that writes one where nobody reads it."""
-    return memoryview(bytearray(_FIELDS * 8)).cast("q")
+    return memoryview(bytearray(board_rows.ROW_BYTES)).cast("q")
 
 
 def _received(passed: PassedSegment, num_workers: int) -> Board:
@@ -204,5 +229,4 @@ def _received(passed: PassedSegment, num_workers: int) -> Board:
 
 
 def _size(num_workers: int) -> int:
-    nbytes = (num_workers + 1) * _FIELDS * 8
-    return -(-nbytes // PAGE) * PAGE
+    return -(-board_rows.used_bytes(num_workers) // PAGE) * PAGE

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.board_rows import LIMIT_BYTES, LIMIT_MS, POSITION, SPAN, START_BYTES, TAKEN_BACK
 from holdfast.memory import readings
 from holdfast.transport.arguments import Borrower, LentSlot
 from holdfast.transport.segments import Segment
 from holdfast.workers import limits, messages
-from holdfast.workers.board import LIMIT_BYTES, LIMIT_MS, POSITION, SPAN, START_BYTES, TAKEN_BACK
 
 
 class Caller:

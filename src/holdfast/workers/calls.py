@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast.board_rows import Phase
 from holdfast.transport import layout
 from holdfast.transport.arguments import Packer
 from holdfast.transport.main_module import SentByName
@@ -20,10 +21,11 @@ from holdfast.transport.slots import SlotPool
 from holdfast.workers import backends, messages
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost
 from holdfast.workers.bell import Bell
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Board, Doing
 from holdfast.workers.failures import Failure
 from holdfast.workers.in_flight import DescriptorsRanOut, InFlight, Sent
 from holdfast.workers.job import Job
+from holdfast.workers.lives import Lives
 from holdfast.workers.messages import Epoch, Kind, Progress, SlotRef, Unit
 
 _INLINE = 32 * 1024  # a larger request travels in a slot
@@ -106,10 +108,18 @@ class Calls:
         """Waits until all have been started."""
         return self._backend.workers
 
-    def pids(self) -> list[int]:
-        """Of the workers; none as long as nothing has come back, so that nobody waits here until they are started."""
+    @property
+    def board(self) -> Board:
+        return self._backend.board
+
+    @property
+    def lives(self) -> Lives:
+        return self._backend.lives
+
+    def pids(self) -> dict[int, int]:
+        """By worker id; none as long as nothing has come back, so that nobody waits here until they are started."""
         workers = self._backend.workers if self._has_heard else ()
-        return [handle.pid for handle in workers if handle.pid is not None]
+        return {worker_id: handle.pid for worker_id, handle in enumerate(workers) if handle.pid is not None}
 
     def start(self) -> None:
         self._backend.start()

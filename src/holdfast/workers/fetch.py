@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import Any
 
+from holdfast.board_rows import PHASE, POSITION, SINCE_NS, SPAN, Phase
 from holdfast.incident import bounded_repr
 from holdfast.workers import rng
 from holdfast.workers.attempts import Retries
-from holdfast.workers.board import PHASE, POSITION, SPAN, Phase
 from holdfast.workers.failures import capture
 from holdfast.workers.job import Job
 from holdfast.workers.messages import BadSample, place_of
@@ -42,10 +43,14 @@ class MapFetcher:
         self.bad: list[BadSample] = []
         self.elements = 0  # of an iterable; here never
         self.first_place = 0  # of the last unit's samples in the epoch
+        self.is_timed = False  # each sample alone, from the next unit on
+        self.times: list[tuple[int, int]] = []  # of the last unit, if so: position and nanoseconds
 
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Samples of one unit, not collated. The board's position is that of the sample in hand. Sets `bad`."""
         self.bad, self.first_place = [], places[0]
+        if self.times:
+            self.times = []
         self._row[PHASE] = Phase.FETCH
         if self._auto_collation:
             in_one_call = self._takes_lists and not one_by_one and self.sample_seed is None
@@ -105,7 +110,9 @@ class MapFetcher:
     def _fetch_each(self, indices: Any, places: Sequence[int]) -> list[Any]:
         load, row, seed = self._load, self._row, self.sample_seed
         row[SPAN] = 1
-        if seed is None and not self._takes_lists:
+        if self.is_timed:
+            load = self._timed(load)
+        elif seed is None and not self._takes_lists:
             return self._fetch_plainly(indices, places)
         samples: list[Any] = []
         for position, index in enumerate(indices):
@@ -129,6 +136,18 @@ class MapFetcher:
                 position = row[POSITION]
                 self._rescue(error, index, position, place_of(places, position), samples)
         return samples
+
+    def _timed(self, load: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """For samples that take so long that this is nothing."""
+        row = self._row
+
+        def load_timed(index: Any) -> Any:
+            row[SINCE_NS] = began = monotonic_ns()
+            sample = load(index)
+            self.times.append((row[POSITION], monotonic_ns() - began))
+            return sample
+
+        return load_timed
 
     def _rescue(self, error: Exception, index: Any, position: int, place: int, samples: list[Any]) -> None:
         """Try a sample again, pass over it, or raise what it raised."""

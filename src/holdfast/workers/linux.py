@@ -47,6 +47,7 @@ from holdfast.workers.descendants import Descendants
 from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.launching import Identity, read_sources
+from holdfast.workers.lives import Lives
 from holdfast.workers.messages import BringBack, Epoch, Exited, Retire, Started, Stop, Unit
 from holdfast.workers.passing import PassedFd
 
@@ -108,6 +109,7 @@ class Crew:
         self._restarts_in_a_row = 0
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self.new_interpreters: str | None = None
+        self.lives = Lives()
         self.start_method = start_methods.name_of(self._context)
 
     @property
@@ -116,6 +118,10 @@ class Crew:
         while self._process is not None and any(worker.pid is None for worker in self._workers):
             self._wait(_POLL_S)
         return self._workers
+
+    @property
+    def board(self) -> Board:
+        return self._board
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -367,6 +373,7 @@ class Crew:
         self._by_fd[link.channel.fileno()] = link
         self._poll.register(link.channel.fileno(), select.POLLIN)
         self._workers[worker_id].begin_life(started.pid, pidfd)
+        self.lives.started(worker_id, started.pid)
         waiting = self._waiting.get(worker_id, [])
         while waiting:
             self._send(link, waiting.pop(0))
@@ -379,6 +386,7 @@ class Crew:
         if link is not None:
             self._drain(link)
         self._workers[exited.worker_id].end_life(exited.exitcode)
+        self.lives.ended(exited.worker_id, exited.reason, replaced=exited.replaced)
         lost = WorkerLost(
             exited.worker_id,
             exited.pid,
@@ -503,6 +511,7 @@ class Crew:
     def _forget_supervisor(self) -> None:
         for worker in self._workers:
             worker.end_life(-signal.SIGKILL)
+        self.lives.all_ended()
         self._links.clear()
         self._by_fd.clear()
         self._waiting.clear()
@@ -528,6 +537,7 @@ class Crew:
     def stop(self, grace_s: float) -> None:
         if self._board is None:
             return
+        self.lives.is_closing = True
         if self._process is not None and self._control is not None and self._pidfd >= 0:
             self._tell(Stop(grace_s))
             for link in self._links.values():

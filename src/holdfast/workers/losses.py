@@ -9,12 +9,12 @@ import contextlib
 import re
 from typing import Any
 
+from holdfast.board_rows import DOING, Phase
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.message import Account
 from holdfast.errors import WorkerCrashed, WorkerError, WorkerOutOfMemory, WorkerTimeout
 from holdfast.incident import Incident
 from holdfast.workers.backend import WorkerLost
-from holdfast.workers.board import DOING, Phase
 from holdfast.workers.failures import Failure, add_note, rebuild
 from holdfast.workers.messages import Reason
 

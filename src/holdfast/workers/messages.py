@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis.evidence import Ending, Evidence
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Doing
 
 # -- main to worker ----------------------------------------------------------------------------------------------------
 
@@ -188,6 +189,7 @@ class Aside(NamedTuple):
     bad: tuple[tuple[Any, ...], ...]  # BadSample
     grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
     cut: int = -1  # elements of an iterable that the unit took, if it ended with an exception
+    slow: tuple[tuple[int, int], ...] = ()  # position and nanoseconds of samples that took longer than any before
 
 
 ARGUMENTS_KEPT = b"kept"

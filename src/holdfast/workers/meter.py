@@ -13,7 +13,7 @@ import os
 import re
 import time
 
-from holdfast.workers.board import KEPT_BYTES, PEAK_BYTES
+from holdfast.board_rows import KEPT_BYTES, PEAK_BYTES
 
 _EVERY_S = 0.02
 _ALWAYS_AT_FIRST = 8

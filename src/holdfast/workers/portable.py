@@ -28,6 +28,7 @@ from typing import Any
 import torch.multiprocessing
 
 from holdfast import counted
+from holdfast.board_rows import Phase
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
 from holdfast.memory import readings
@@ -38,8 +39,9 @@ from holdfast.workers import giving_up, messages, no_start
 from holdfast.workers.announcements import Announcements
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.bell import Bell
-from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
+from holdfast.workers.board import Board, Doing, WorkerMemory
 from holdfast.workers.job import Job
+from holdfast.workers.lives import Lives
 from holdfast.workers.messages import Epoch, Reason, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
 from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
@@ -107,10 +109,16 @@ class PortableCrew:
         self._bell: Bell | None = None
         self.new_interpreters: str | None = None  # all are, always
         self.start_method = "portable"
+        self.lives = Lives()
 
     @property
     def workers(self) -> Sequence[WorkerHandle]:
         return self._workers
+
+    @property
+    def board(self) -> Board:
+        assert self._board is not None
+        return self._board
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -133,6 +141,7 @@ class PortableCrew:
         self._by_worker[worker_id] = recruit
         recruit.assign(Assignment(worker_id, handle.name, handle.identity), life, self._limits)
         handle.begin_life(recruit)
+        self.lives.started(worker_id, recruit.pid)
 
     def _recruit(self, identity: tuple[int, ...]) -> Recruit:
         assert self._board is not None
@@ -330,6 +339,7 @@ class PortableCrew:
         if is_end or (self._has_ranks and no_start.is_unguarded(exitcode)):
             self._check_beginning(recruit, doing)
         replaced = replaced and not is_end
+        self.lives.ended(worker_id, recruit.reason, replaced=replaced)
         if not replaced:
             del self._by_worker[worker_id]
         return WorkerLost(
@@ -407,6 +417,7 @@ class PortableCrew:
         """It has ended, or is abandoned, and nobody takes its place."""
         if recruit.worker_id >= 0:
             self._workers[recruit.worker_id].end_life(recruit.exitcode)
+            self.lives.ended(recruit.worker_id)
         self._let_go(recruit)
 
     # -- ending ----------------------------------------------------------------------------------------------------
@@ -415,6 +426,7 @@ class PortableCrew:
         if self._board is None:
             return
         self._board.set_closing()
+        self.lives.is_closing = True
         for recruit in self._recruits:
             if recruit.worker_id < 0:
                 recruit.process.kill()  # the spare has nothing in hand

@@ -6,7 +6,7 @@ Runs in: main process, in the thread that has the workers; worker process (`be_q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,14 @@ import torch
 
 import holdfast
 from holdfast import counted, options
+from holdfast.board_rows import HAS_ENDED, RESTARTS, SAMPLES, SKIPPED, TOKEN
 from holdfast.events import Teller
 from holdfast.incident import Incident
 from holdfast.records.facts import RunFacts
+from holdfast.records.readings import WorkerPids
 from holdfast.records.writer import RunRecord
+from holdfast.workers.board import Board, private_row
+from holdfast.workers.lives import Lives
 
 _LONGEST_NAME = 200
 _quiet: list[bool] = []
@@ -38,6 +42,9 @@ class CallCounters:
     batches: int = 0
     waited_s: float = 0.0
 
+    def details(self) -> Mapping[str, Any]:
+        return {}
+
 
 class RunOfCalls:
     """What is said of it while it runs. Where nothing is recorded, nothing of this is written."""
@@ -48,6 +55,7 @@ class RunOfCalls:
         self._is_recorded = is_recorded
         self._record = RunRecord.none()
         self._teller = Teller(front)
+        self._shown = private_row()
         self.counters = CallCounters()
 
     def begin(self, function: Any, num_workers: int, start_method: str) -> None:
@@ -77,8 +85,25 @@ class RunOfCalls:
             incident.identify(incident_id)
         self._teller.tell(incident)
 
-    def tick(self, now_s: float, worker_pids: Callable[[], Iterable[int]]) -> None:
+    def show_on(self, board: Board) -> None:
+        """From here on, for who looks at it from outside: what is counted, and of which run the workers are."""
+        self._shown = board.main_row()
+        self._shown[TOKEN] = self._record.token
+
+    def hide(self) -> None:
+        """Before the workers end."""
+        self._shown[HAS_ENDED] = 1
+        self._shown = private_row()
+
+    def note_lives(self, lives: Lives) -> None:
+        """Which worker processes began and ended."""
+        while lives.news:
+            self._record.note_worker(lives.news.popleft()._asdict())
+
+    def tick(self, now_s: float, worker_pids: WorkerPids) -> None:
         """Take a reading, if one is due. Next to nothing if not."""
+        shown, counted = self._shown, self.counters
+        shown[SAMPLES], shown[SKIPPED], shown[RESTARTS] = counted.samples, counted.skipped, counted.restarts
         self._record.tick(now_s, self.counters, worker_pids)
 
     def end(self) -> None:

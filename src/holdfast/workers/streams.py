@@ -16,12 +16,13 @@ import itertools
 import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from time import monotonic_ns
 from types import GeneratorType
 from typing import Any
 
+from holdfast.board_rows import PHASE, POSITION, SINCE_NS, SPAN, UNIT, Phase
 from holdfast.workers import rng
 from holdfast.workers.attempts import Retries, Tried
-from holdfast.workers.board import PHASE, POSITION, SPAN, UNIT, Phase
 from holdfast.workers.failures import capture
 from holdfast.workers.fetch import Where
 from holdfast.workers.job import Job
@@ -51,6 +52,8 @@ class IterableFetcher:
         self._broken_by: Exception | None = None
         self._has_died = False  # the iterator, of an exception
         self.bad: list[BadSample] = []
+        self.is_timed = False  # each element alone, from the next unit on
+        self.times: list[tuple[int, int]] = []  # of the last unit, if so: place in the worker's stream, and nanoseconds
         self.cut = -1  # elements that the last unit took, if it ended with an exception
         self.units = 0
         self.elements = 0
@@ -67,7 +70,7 @@ class IterableFetcher:
 
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
-        self.bad, self.cut = [], -1
+        self.bad, self.times, self.cut = [], [], -1
         self.units += 1
         self._row[PHASE], self._row[SPAN] = Phase.FETCH, 1
         before = self.first_place = self.elements
@@ -89,14 +92,18 @@ class IterableFetcher:
         return good[0] if good else None
 
     def _take(self, count: int) -> list[Any]:
-        row, iterator, seed = self._row, self._iterator, self._worker_seed
+        row, iterator, seed, is_timed = self._row, self._iterator, self._worker_seed, self.is_timed
         elements: list[Any] = []
         while len(elements) < count and self._broken_by is None:
             row[POSITION] = len(elements)
             if seed is not None:
                 rng.seed_sample(seed, self.elements)
+            if is_timed:
+                row[SINCE_NS] = began = monotonic_ns()
             try:
                 elements.append(next(iterator))
+                if is_timed:
+                    self.times.append((self.elements, monotonic_ns() - began))
             except StopIteration:
                 self._ended = True
                 break

@@ -29,10 +29,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis import collect
 from holdfast.memory import readings
 from holdfast.workers import orphans, taint
-from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
+from holdfast.workers.board import Board, Doing, WorkerMemory
 from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly

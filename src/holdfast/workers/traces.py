@@ -18,13 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from holdfast.board_rows import Phase
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, RECORDED_SIGNALS, CrashPage
 from holdfast.diagnosis.native.loads import LibraryReporter
 from holdfast.diagnosis.native.mappings import LibraryPage
 from holdfast.workers import stderr
-from holdfast.workers.board import Doing, Phase
+from holdfast.workers.board import Doing
 from holdfast.workers.hang_stacks import LOOK_EVERY_S, HangStacks
 from holdfast.workers.messages import ENDINGS, Reason
 from holdfast.workers.passing import PassedFd

@@ -14,8 +14,9 @@ import signal
 import time
 from collections.abc import Mapping
 
+from holdfast.board_rows import Phase
 from holdfast.memory import readings, smaps
-from holdfast.workers.board import Board, Doing, Phase, WorkerMemory
+from holdfast.workers.board import Board, Doing, WorkerMemory
 from holdfast.workers.limits import IN_THE_WAY_BYTES, SLACK_BYTES
 
 STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0

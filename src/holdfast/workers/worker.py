@@ -25,13 +25,14 @@ import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
 from holdfast import options
+from holdfast.board_rows import ATTEMPT, BORN_BYTES, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Phase
 from holdfast.diagnosis import descriptors
 from holdfast.memory import readings
 from holdfast.transport import collate, layout
 from holdfast.transport.segments import Handle, Segment
 from holdfast.transport.writer import Area, SlotWriter, area_of
 from holdfast.workers import limits, messages, rng
-from holdfast.workers.board import ATTEMPT, BORN_BYTES, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Board, Phase
+from holdfast.workers.board import Board
 from holdfast.workers.calling import Caller
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.fetch import MapFetcher
@@ -42,6 +43,7 @@ from holdfast.workers.meter import Meter
 from holdfast.workers.rng import GeneratorStates, States
 from holdfast.workers.run import be_quiet
 from holdfast.workers.seeding import seed_datapipe, seed_worker, set_worker_info
+from holdfast.workers.stages import SlowSamples, Stages
 from holdfast.workers.streams import IterableFetcher, StreamEnded
 from holdfast.workers.threads import limit as limit_threads
 
@@ -104,6 +106,8 @@ class Worker:
         self._id = worker_id
         self._look = look
         self._row = board.row(worker_id)
+        self._stages = Stages(board, worker_id)
+        self._slow = SlowSamples()
         self._channel = channel
         self._segments = segments if segments is not None else {}
         self._areas: dict[SlotRef, Area] = {}
@@ -147,6 +151,7 @@ class Worker:
                 self._generators = GeneratorStates()
             self._limit_memory(job.care.memory_limit)
             self._watch_memory(job)
+        self._stages.wait()
         self._row[PHASE] = Phase.IDLE
 
     def _prepare_to_load(self, job: Job) -> Job:
@@ -280,7 +285,8 @@ class Worker:
     def _load(self, unit: Unit) -> None:
         if self._fetcher is None and self._caller is None:
             self._begin_epoch()
-        row = self._row
+        row, stages = self._row, self._stages
+        stages.begin()
         # before the unit: who reads the unit first never sees a new one with an old phase, or an old unit's position
         row[PHASE], row[POSITION] = Phase.FETCH, -1
         row[UNIT] = self._unit = unit.unit
@@ -290,6 +296,7 @@ class Worker:
         self._writer.begin(self._area(unit.slot))
         self._writer.begin_fetch()
         outcome = self._fetch(unit)
+        stages.send()
         row[PHASE] = Phase.SEND
         try:
             self._send(unit, outcome)
@@ -342,6 +349,7 @@ class Worker:
         doing = "reading its indices"
         try:
             pickled, places = self._request(unit)
+            self._stages.keep_indices(unit.unit, pickled)
             indices = pickle.loads(pickled)
             try:
                 samples = self._fetcher.fetch(indices, places, one_by_one=unit.one_by_one)
@@ -389,8 +397,10 @@ class Worker:
 
     def _collate(self, samples: Any, unit: Unit) -> Outcome:
         assert self._job is not None
+        assert self._fetcher is not None
         # (`__getitems__` may return anything, also what has no length)
-        self._row[SPAN] = operator.length_hint(samples, 1) if self._job.auto_collation else 1
+        self._row[SPAN] = span = operator.length_hint(samples, 1) if self._job.auto_collation else 1
+        self._fetcher.is_timed = self._stages.collate(span)
         self._row[PHASE] = Phase.COLLATE
         retries = self._job.care.max_retries if self._job.care.passes_over else 0
         for attempt in itertools.count(1):
@@ -401,7 +411,6 @@ class Worker:
                 failure = capture(error, self._where("collate_fn"))._replace(phase=int(Phase.COLLATE))
                 if attempt > retries:
                     return Outcome(self._bad_batch(error), tuple(failure))
-            assert self._fetcher is not None
             self._fetcher.bad.append(BadSample(-1, attempt, tuple(failure), loaded=True))
             self._row[ATTEMPT] += 1
             self._writer.start_over(self._area(unit.slot))
@@ -427,6 +436,7 @@ class Worker:
         used, spilled = tuple(writer.used_bytes()), tuple(writer.spilled_bytes())
         result = Result(int(outcome.kind), unit.unit, unit.attempt, writer.is_kept(), used, spilled, packed, aside)
         data, handles = messages.pack_result(result), writer.spilled_handles()
+        self._stages.done()
         self._row[PHASE] = Phase.HAND_OVER  # no deadline runs: a main process in a long step may leave no room
         self._channel.send(data, handles)
 
@@ -450,17 +460,18 @@ class Worker:
             return self._caller.aside()
         if self._generators is None or self._fetcher is None:
             return b""
-        generators, bad = self._generators.changes(), self._fetcher.bad
+        generators, bad, times = self._generators.changes(), self._fetcher.bad, self._fetcher.times
+        slow = self._slow.news(times) if times else ()
         if isinstance(self._fetcher, IterableFetcher):
             stream = self._fetcher
             at_start, self._at_epoch_start = self._at_epoch_start, {}
             counts, cut = (stream.units, stream.elements, stream.state()), stream.cut
-        elif generators or bad or grown is not None:
+        elif generators or bad or slow or grown is not None:
             at_start, counts, cut = {}, (0, 0, b""), -1
         else:
             return b""
         trouble = tuple(map(tuple, bad)), tuple(grown or ()), cut
-        return messages.pack_aside(Aside(generators, at_start, *counts, *trouble))
+        return messages.pack_aside(Aside(generators, at_start, *counts, *trouble, slow))
 
     # -- small things ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,86 @@
+"""How long a worker loads, collates and sends, and which of its samples took longest.
+
+    begin ──fetch──► collating ──collate──► sending ──send──► done      one reading of a clock each
+
+The sums lie on the worker's row of the status board, where the main process reads them when it wants to, and where the
+next life of the worker finds them. Samples are timed one by one only while they take so long that a clock is nothing.
+
+Runs in: worker process; main process, without workers (`SlowSamples`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable
+from time import monotonic_ns
+
+from holdfast import board_rows
+from holdfast.board_rows import COLLATE_NS, FETCH_NS, INDEX_AREA, SEND_NS, SINCE_NS, STAGES, STAGES_AT
+from holdfast.workers.board import Board
+
+WORTH_TIMING_NS = 50_000
+"""A sample that takes so long is not slowed down by two readings of a clock, which take a tenth of a microsecond."""
+MOST_SLOW = 10
+
+
+class Stages:
+    """The clock of one worker."""
+
+    __slots__ = ("_began_ns", "_bytes", "_collate_ns", "_collating_ns", "_fetch_ns", "_indices", "_row", "_send_ns")
+
+    def __init__(self, board: Board, worker_id: int) -> None:
+        self._row = row = board.row(worker_id)
+        self._bytes = row.cast("B")
+        self._indices = board.indices(worker_id)
+        self._fetch_ns, self._collate_ns, self._send_ns = row[FETCH_NS], row[COLLATE_NS], row[SEND_NS]
+        self._began_ns = self._collating_ns = row[SINCE_NS] = monotonic_ns()
+        row[board_rows.STARTED_TICKS] = board_rows.started_ticks(os.getpid())
+        row[board_rows.PID] = os.getpid()
+
+    def wait(self) -> None:
+        """There is nothing to do yet."""
+        self._row[SINCE_NS] = monotonic_ns()
+
+    def begin(self) -> None:
+        self._began_ns = self._row[SINCE_NS] = monotonic_ns()
+        self._collating_ns = 0
+
+    def keep_indices(self, unit: int, pickled: bytes) -> None:
+        """For who looks from outside: one copy of at most a kilobyte."""
+        INDEX_AREA.pack_into(self._indices, 0, unit, pickled)
+
+    def collate(self, samples: int) -> bool:
+        """Whether the samples took so long that the next ones are to be timed one by one."""
+        self._collating_ns = now = self._row[SINCE_NS] = monotonic_ns()
+        return now - self._began_ns > WORTH_TIMING_NS * samples
+
+    def send(self) -> None:
+        now = self._row[SINCE_NS] = monotonic_ns()
+        collating = self._collating_ns or now
+        self._fetch_ns += collating - self._began_ns
+        self._collate_ns += now - collating
+        self._began_ns = now
+
+    def done(self) -> None:
+        """Before the main process hears of the unit: it may read the sums then."""
+        now = monotonic_ns()
+        self._send_ns += now - self._began_ns
+        self._began_ns = now
+        STAGES.pack_into(self._bytes, STAGES_AT, now, self._fetch_ns, self._collate_ns, self._send_ns)
+
+
+class SlowSamples:
+    """The longest times so far, to tell which samples are worth a word."""
+
+    def __init__(self) -> None:
+        self._longest_ns = [0] * MOST_SLOW  # a heap
+
+    def news(self, times: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """Of position and nanoseconds of each sample: those that are among the longest."""
+        found = []
+        for position, nanoseconds in times:
+            if nanoseconds > self._longest_ns[0]:
+                heapq.heapreplace(self._longest_ns, nanoseconds)
+                found.append((position, nanoseconds))
+        return tuple(found)
