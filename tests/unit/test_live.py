@@ -77,7 +77,7 @@ def boards(record: RunRecord) -> Iterator[Boards]:
     found.close()
 
 
-def _fill(boards: Boards) -> None:
+def _fill(board: Board) -> None:
     for worker_id in range(2):
         board.reset(worker_id, 1)
     main, row = board.main_row(), board.row(0)
