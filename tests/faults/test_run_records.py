@@ -11,6 +11,7 @@ import gc
 import os
 import pickle
 import signal
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +215,82 @@ def test_readings_are_taken_while_batches_are_asked_for(monkeypatch: pytest.Monk
     assert [worker[0] for worker in last["workers"]] == pids
     assert all(resident > 1 << 20 for _, resident, _, _ in last["workers"])
     assert last["main"][0] > 1 << 20
+
+
+class Slow(Dataset[torch.Tensor]):
+    """Sample 33 takes a tenth of a second, the others a millisecond."""
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.1 if index == 33 else 0.001)
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_where_the_time_went_and_the_slowest_samples_are_told(workers: int) -> None:
+    """By `stats()`, and by the last line, with workers or without; over epochs whose workers are others."""
+    loader = DataLoader(Slow(), 4, num_workers=workers, rng="sample")
+    for _ in range(2):
+        list(loader)
+    stats = loader.stats()
+    loader.close()
+    assert stats.stages.fetch_s > 2 * 0.1
+    assert stats.stages.collate_s > 0
+    assert (stats.stages.send_s > 0) == bool(workers)
+    assert (stats.slowest[0].index, len(stats.slowest)) == (33, 10)
+    assert stats.slowest[0].seconds >= 0.1
+    assert (stats.slowest[0].worker_id is None) == (not workers)
+    end = the_run().end
+    assert end is not None
+    assert end["stages"]["fetch_s"] == pytest.approx(stats.stages.fetch_s, abs=0.001)
+    assert [one[0] for one in end["slowest"]] == [one.index for one in stats.slowest]
+
+
+def test_tiny_samples_are_not_timed_one_by_one() -> None:
+    """It would cost more than they do."""
+    with DataLoader(Numbers(400), 40, num_workers=1) as loader:
+        list(loader)
+        assert loader.stats().slowest == ()
+        assert loader.stats().stages.fetch_s > 0
+
+
+def test_a_copy_of_a_loader_at_work_has_its_counts_and_not_its_workers() -> None:
+    """What is measured by the workers goes on with the one that has them."""
+    with DataLoader(Numbers(64), 4, num_workers=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        other = pickle.loads(pickle.dumps(loader))
+        assert (other.stats().batches, other.stats().memory.workers_bytes) == (1, ())
+        [nbytes] = loader.stats().memory.workers_bytes
+        assert nbytes > 1 << 20
+        del iterator
+
+
+def test_what_was_skipped_and_which_workers_came_and_went_is_in_the_record() -> None:
+    """Each sample with its reason; each process with why it started and ended, over two epochs."""
+    loader = DataLoader(DiesAlways(16, 5, "exit"), 4, num_workers=1, on_error="replace", memory_limit="8GB")
+    for _ in range(2):
+        list(loader)
+    loader.close()
+    run = the_run()
+    assert (run.start["on_error"], run.start["memory_limit_bytes"]) == ("replace", 8 * 10**9)
+    told = [(one["epoch"], one["index"], one["replaced_by"]) for one in run.skipped]
+    assert told == [(one.epoch, one.index, one.replaced_by) for one in loader.skipped_samples]
+    assert [index for _, index, _ in told] == [5, 5]
+    lives = [(one["event"], one["why"]) for one in run.workers]
+    first = [("started", "first"), ("ended", "died"), ("started", "restart"), ("ended", "died"), ("started", "restart")]
+    assert lives == [*first, ("ended", "done"), ("started", "epoch"), ("ended", "done")]
+    assert len({one["pid"] for one in run.workers}) == 4
+
+
+def test_a_worker_that_is_recycled_is_told_from_one_that_died() -> None:
+    """It was to end, and another took its place."""
+    with DataLoader(Numbers(32), 4, num_workers=1, recycle_after=4) as loader:
+        list(loader)
+    lives = [(one["event"], one["why"]) for one in the_run().workers]
+    assert lives[:3] == [("started", "first"), ("ended", "recycled"), ("started", "recycled")]
 
 
 # --- what is not in it --------------------------------------------------------------------------------------------

@@ -45,6 +45,14 @@ def it_is_a_context_manager_that_gives_itself() -> None:
             pass
 
 
+def statistics_have_parts(loader: DataLoader[int]) -> None:
+    stats = loader.stats()
+    assert_type(stats, holdfast.LoaderStats)
+    assert_type(stats.stages.fetch_s, float)
+    assert_type(stats.memory.workers_bytes, tuple[int, ...])
+    assert_type(stats.slowest[0].seconds, float)
+
+
 def close_takes_nothing(loader: DataLoader[int]) -> None:
     loader.close()
     loader.close(1)  # type: ignore[call-arg]

@@ -23,18 +23,20 @@ WORTH_TIMING_NS = 50_000
 """A sample that takes so long is not slowed down by two readings of a clock, which take a tenth of a microsecond."""
 MOST_SLOW = 10
 
+_put_sums, _keep = STAGES.pack_into, INDEX_AREA.pack_into
+
 
 class Stages:
     """The clock of one worker."""
 
-    __slots__ = ("_began_ns", "_bytes", "_collate_ns", "_collating_ns", "_fetch_ns", "_indices", "_row", "_send_ns")
+    __slots__ = ("_began_ns", "_collating_ns", "_indices", "_row", "_sending_ns", "_sums", "_sums_ns")
 
     def __init__(self, board: Board, worker_id: int) -> None:
         self._row = row = board.row(worker_id)
-        self._bytes = row.cast("B")
+        self._sums = row.cast("B")[STAGES_AT:]
         self._indices = board.indices(worker_id)
-        self._fetch_ns, self._collate_ns, self._send_ns = row[FETCH_NS], row[COLLATE_NS], row[SEND_NS]
-        self._began_ns = self._collating_ns = row[SINCE_NS] = monotonic_ns()
+        self._sums_ns: tuple[int, int, int] = row[FETCH_NS], row[COLLATE_NS], row[SEND_NS]
+        self._began_ns = self._collating_ns = self._sending_ns = row[SINCE_NS] = monotonic_ns()
         row[board_rows.STARTED_TICKS] = board_rows.started_ticks(os.getpid())
         row[board_rows.PID] = os.getpid()
 
@@ -48,7 +50,7 @@ class Stages:
 
     def keep_indices(self, unit: int, pickled: bytes) -> None:
         """For who looks from outside: one copy of at most a kilobyte."""
-        INDEX_AREA.pack_into(self._indices, 0, unit, pickled)
+        _keep(self._indices, 0, unit, pickled)
 
     def collate(self, samples: int) -> bool:
         """Whether the samples took so long that the next ones are to be timed one by one."""
@@ -56,18 +58,19 @@ class Stages:
         return now - self._began_ns > WORTH_TIMING_NS * samples
 
     def send(self) -> None:
-        now = self._row[SINCE_NS] = monotonic_ns()
-        collating = self._collating_ns or now
-        self._fetch_ns += collating - self._began_ns
-        self._collate_ns += now - collating
-        self._began_ns = now
+        self._sending_ns = self._row[SINCE_NS] = monotonic_ns()
 
     def done(self) -> None:
         """Before the main process hears of the unit: it may read the sums then."""
-        now = monotonic_ns()
-        self._send_ns += now - self._began_ns
-        self._began_ns = now
-        STAGES.pack_into(self._bytes, STAGES_AT, now, self._fetch_ns, self._collate_ns, self._send_ns)
+        now, sending = monotonic_ns(), self._sending_ns
+        fetch, collate, send = self._sums_ns
+        collating = self._collating_ns or sending  # no batch was made
+        fetch += collating - self._began_ns
+        collate += sending - collating
+        send += now - sending
+        self._sums_ns = fetch, collate, send
+        _put_sums(self._sums, 0, now, fetch, collate, send)
+        self._began_ns = self._collating_ns = self._sending_ns = now  # should it be sent once more
 
 
 class SlowSamples:
