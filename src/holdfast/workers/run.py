@@ -102,8 +102,8 @@ class RunOfCalls:
 
     def tick(self, now_s: float, worker_pids: WorkerPids) -> None:
         """Take a reading, if one is due. Next to nothing if not."""
-        shown, counted = self._shown, self.counters
-        shown[SAMPLES], shown[SKIPPED], shown[RESTARTS] = counted.samples, counted.skipped, counted.restarts
+        shown, counters = self._shown, self.counters
+        shown[SAMPLES], shown[SKIPPED], shown[RESTARTS] = counters.samples, counters.skipped, counters.restarts
         self._record.tick(now_s, self.counters, worker_pids)
 
     def end(self) -> None:
