@@ -157,9 +157,8 @@ class Crew:
             job=self._carried,
         )
         with start_methods.unnumbered():
-            self._process = self._context.Process(
-                target=supervisor.main, args=(spec,), name=no_start.SUPERVISOR, daemon=True
-            )
+            name = start_methods.ImportersName(no_start.SUPERVISOR)
+            self._process = self._context.Process(target=supervisor.main, args=(spec,), name=name, daemon=True)
         try:
             with main_module.startable(), start_methods.interrupts_held_back():
                 self._process.start()
