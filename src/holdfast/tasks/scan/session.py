@@ -1,0 +1,184 @@
+r"""One call of `holdfast scan`: begun or continued, until it is finished or interrupted.
+
+    train_set.skipped.jsonl          written when the scan is finished
+    train_set.skipped.jsonl.scan     how far it is    \  both are there
+    train_set.skipped.jsonl.new      bad samples yet  /  only until then
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import IterableDataset
+
+from holdfast import HoldfastError, available_cpus
+from holdfast.tasks.scan import scanning, skipped_file
+from holdfast.tasks.scan.interrupts import Interrupted, interruptible
+from holdfast.tasks.scan.outcome import Outcome, Written, summed_up
+from holdfast.tasks.scan.progress_file import InUse, OfAnother, ProgressFile, Subject
+from holdfast.tasks.scan.scanning import Care, Scan, Watcher
+
+
+class Refused(Exception):
+    """It cannot be scanned as asked. The text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user wants; None: not given."""
+
+    target: str
+    workers: int | None = None
+    timeout_s: float = 60.0
+    memory_limit: str | None = None
+    start_method: str | None = None
+    retries: int = 1
+    sample: int | None = None
+    seed: int = 0
+    skipped_file: Path | None = None
+    odd: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is going to be done."""
+
+    dataset: str
+    length: int | None
+    planned: int | None
+    before: int
+    workers: int
+
+
+class _Files:
+    def __init__(self, request: Request) -> None:
+        name = re.sub(r"[^\w.-]+", "_", request.target.rpartition(":")[2])
+        self.skipped = request.skipped_file or Path(f"{name}.skipped.jsonl")
+        self.progress = self.skipped.with_name(f"{self.skipped.name}.scan")
+        self.bad = self.skipped.with_name(f"{self.skipped.name}.new")
+
+
+def run(dataset: Any, request: Request, begin: Callable[[Plan], Watcher]) -> Outcome:
+    """Scan, and write the file. `begin` is told what will be done, and gives who is told how it goes. Refused."""
+    length = _length(dataset, request)
+    workers = request.workers or (available_cpus() if length is not None else 1)
+    care = Care(workers, request.timeout_s, request.memory_limit, request.start_method, request.retries)
+    files = _Files(request)
+    known = _known(files.skipped, length, request)
+    with _progress(files.progress, length, workers, request) as file:
+        before = file.findings.done
+        if not before:
+            files.bad.unlink(missing_ok=True)
+        indices = None if length is None else scanning.planned(length, request.sample, request.seed)
+        planned = None if indices is None else len(indices)
+        plan = Plan(type(dataset).__name__, length, planned, before, workers)
+        start = time.monotonic()
+        number, error = None, ""
+        try:
+            with interruptible():
+                scan = Scan(care, file, begin(plan))
+                if indices is None:
+                    scan.elements(dataset)
+                else:
+                    scan.samples(dataset, indices, files.bad)
+        except Interrupted as interrupted:
+            number = interrupted.number
+        except HoldfastError as failed:
+            error = str(failed)
+        outcome = summed_up(
+            file.findings,
+            target=request.target,
+            dataset=plan.dataset,
+            length=length,
+            planned=planned,
+            before=before,
+            seconds=time.monotonic() - start,
+            workers=workers,
+            signal=number,
+            error=error,
+        )
+        return _finished(outcome, request, files, file, known) if outcome.is_finished else outcome
+
+
+def _finished(outcome: Outcome, request: Request, files: _Files, file: ProgressFile, known: dict[int, str]) -> Outcome:
+    """Write the file, unless there never was one and nothing is to be said; nothing else is left."""
+    if outcome.length is not None:
+        new = skipped_file.read(files.bad, outcome.length)
+        odd = {index: f"odd: {words}" for (_, index), words in outcome.odd.items()} if request.odd else {}
+        findings = file.findings
+        entries = skipped_file.merged(known, new, odd, lambda index: findings.is_loaded((0, index)))
+        if entries or files.skipped.exists():
+            skipped_file.write(files.skipped, outcome.length, entries)
+            written = Written(str(files.skipped), entries, len(known.keys() - entries.keys()))
+            outcome = dataclasses.replace(outcome, written=written)
+    file.remove()
+    files.bad.unlink(missing_ok=True)
+    return outcome
+
+
+def _length(dataset: Any, request: Request) -> int | None:
+    """None of an iterable dataset."""
+    target = request.target
+    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
+        for name, value in (("--sample", request.sample), ("--skipped-file", request.skipped_file)):
+            if value is not None:
+                raise Refused(f"{name} needs indices, and {target} is an iterable dataset: it has none. Leave it out.")
+        if request.odd:
+            raise Refused(f"--odd needs indices, and {target} is an iterable dataset: it has none. Leave it out.")
+        return None
+    try:
+        return len(dataset)
+    except Exception as error:
+        raise Refused(
+            f"{target} does not say how many samples it has: len() raised {type(error).__name__}: {error}. "
+            f"Give it a __len__, or make it an IterableDataset."
+        ) from error
+
+
+def _known(path: Path, length: int | None, request: Request) -> dict[int, str]:
+    """What the file says that is to be replaced."""
+    if length is None:
+        return {}
+    try:
+        return skipped_file.read(path, length)
+    except skipped_file.OfAnotherLength as error:
+        if request.again:
+            return {}
+        raise Refused(
+            f"{path} is not written: {error}. Name another with --skipped-file, or replace it with --again."
+        ) from None
+    except skipped_file.NotOurs as error:
+        raise Refused(f"{path} is not written: {error}. Name another with --skipped-file.") from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error}. Name another with --skipped-file.") from None
+
+
+def _progress(path: Path, length: int | None, workers: int, request: Request) -> ProgressFile:
+    is_part = request.sample is not None
+    subject = Subject(
+        request.target,
+        length,
+        sample=request.sample,
+        seed=request.seed if is_part else None,
+        workers=workers if length is None else None,
+    )
+    try:
+        return ProgressFile(path, subject, again=request.again)
+    except InUse:
+        raise Refused(f"{path} is in use: this is being scanned by another process. Wait for it, or end it.") from None
+    except OfAnother as error:
+        raise Refused(
+            f"{path} says how far a scan was, and it cannot be continued: {error}. "
+            f"Give the same options again, start over with --again, or name another --skipped-file."
+        ) from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error}. Name a file elsewhere with --skipped-file.") from None
