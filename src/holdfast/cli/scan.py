@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,8 +80,11 @@ def scan(list_all: bool, as_json: bool, **given: Any) -> None:
     if options.is_disabled():
         raise click.UsageError(f"{options.DISABLE} is set: there would be torch's loader only. Unset it for a scan.")
     talk = console.talk()
-    with aside.prints_go_to_stderr():
-        outcome = _scan(talk, given)
+    try:
+        with aside.prints_go_to_stderr():
+            outcome = _scan(talk, given)
+    except KeyboardInterrupt:  # before the first sample, or after the last
+        sys.exit(_BY_SIGNAL + signal.SIGINT)
     if as_json:
         console.print_json(outcome.as_data())
     else:
@@ -114,12 +118,12 @@ def _status(outcome: Outcome) -> int:
 
 def _say_what_next(talk: Console, outcome: Outcome) -> None:
     """The commands that are worth running now, of those that there are."""
-    if not outcome.is_finished:
+    if outcome.error:
+        _name(talk, "doctor", outcome.target, "looks for what is wrong with the dataset or this machine")
+    elif not outcome.is_finished:
         again = shlex.join(["holdfast", *sys.argv[1:]])
         console.name_next(talk, again, "continues where this one stopped; --again starts over")
-        return
-    incident = next((bad.incident for bad in outcome.bad if bad.incident), "")
-    if incident:
+    elif incident := next((bad.incident for bad in outcome.bad if bad.incident), ""):
         _name(talk, "replay", incident, "loads the first bad sample alone")
         _name(talk, "report", incident.partition(".")[0], "shows all that happened, with the evidence")
     else:

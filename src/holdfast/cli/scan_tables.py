@@ -31,7 +31,9 @@ _LISTED = 20
 _NAMED = 6
 """Samples that are named of those that were put together."""
 _EXTREMES = 5
-_NARROW = 64
+_UNFOLDED = 10_000
+_NARROW, _NARROWEST = 64, 40
+"""Columns that a table with words in it needs, and one without."""
 
 
 def plan_text(plan: Plan, target: str) -> Text:
@@ -58,7 +60,7 @@ def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None
         _show(console, ("odd samples", "how they differ", "which"), _odd_groups(outcome, list_all=list_all))
         console.print(Text(f"Others have {one_line(', '.join(outcome.common), 300)}.\n"))
     if not outcome.error:
-        _show(console, ("slowest", "took", "largest", "has"), _extremes(outcome))
+        _show(console, ("slowest", "took", "largest", "has"), _extremes(outcome), needs=_NARROWEST)
     console.print(_summary(outcome))
     for line in _on_file(outcome):
         console.print(Text(line), soft_wrap=True)
@@ -98,12 +100,12 @@ def _on_file(outcome: Outcome) -> Iterable[str]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _show(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _show(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], needs: int = _NARROW) -> None:
     """As a table; where there is no room for one, each row as a few lines. Nothing, if there are no rows."""
     rows = list(rows)
     if not rows:
         return
-    if console.width < _NARROW:
+    if console.width < needs:
         console.print(Text(" / ".join(columns), "bold"))
         for first, *rest in rows:
             console.print(Text.assemble((first, "bold"), "  ", *(f"{cell}\n" for cell in rest)), overflow="fold")
@@ -113,7 +115,10 @@ def _show(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+    else:  # a line is a row, however long: it is for grep
+        console.print(table, width=_UNFOLDED, crop=False)
 
 
 def _bad_rows(outcome: Outcome) -> Iterable[tuple[str, ...]]:
@@ -135,7 +140,7 @@ def _odd_groups(outcome: Outcome, *, list_all: bool) -> Iterable[tuple[str, ...]
 
 def _extremes(outcome: Outcome) -> Iterable[tuple[str, ...]]:
     for slow, large in zip(outcome.slowest[:_EXTREMES], outcome.largest[:_EXTREMES], strict=False):
-        first = " (its worker's first)" if slow.is_first else ""
+        first = " (first of its worker)" if slow.is_first else ""
         took = f"{_duration(slow.value)}{first}"
         yield _index(outcome, slow.place), took, _index(outcome, large.place), size(int(large.value))
 

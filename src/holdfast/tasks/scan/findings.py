@@ -153,7 +153,7 @@ class Findings:
     def tell_news(self) -> dict[str, Any] | None:
         """What is new since the last time; None: nothing."""
         news, self._news = self._news, _News()
-        if not news.samples:
+        if not (news.samples or news.retried):
             return None
         return {
             "samples": _runs(news.samples),

@@ -25,7 +25,7 @@ from holdfast.tasks.scan.findings import Bad, Findings, Place
 from holdfast.tasks.scan.measured import MeasuredElements, MeasuredSamples, Measurement, pack, unpack
 from holdfast.tasks.scan.progress_file import ProgressFile
 
-_ELEMENTS_IN_BATCH = 16
+_ELEMENTS_AHEAD = 16
 _MOST_RESTARTS = 100
 _PROGRAM_ERRORS = (ImportError, SyntaxError, NameError, NotImplementedError, MemoryError)
 """A loader raises these, as none of a sample's. Here they are: the sample is tried again, then listed."""
@@ -93,7 +93,8 @@ class Scan:
         done = {stream: findings.done_in(stream) for stream in range(workers)}
         starts = {stream: position for stream, (position, _) in findings.states.items()}
         measured = MeasuredElements(dataset, done, findings.states)
-        loader = _loader(measured, self.care, workers, batch_size=_ELEMENTS_IN_BATCH)
+        # One at a time: when an element ends its worker, those before it have come, and its place is known.
+        loader = _loader(measured, self.care, workers, batch_size=1, prefetch_factor=_ELEMENTS_AHEAD)
         breaks = itertools.count()
 
         def goes_on(error: Exception) -> bool:
@@ -101,7 +102,9 @@ class Scan:
             if incident is None or isinstance(error, TooManyRestarts | WorkerInitError) or next(breaks) >= workers:
                 return False
             stream = incident.worker_id or 0
-            findings.note_bad(_bad((stream, findings.done_in(stream)), incident, "its part of the dataset ends here"))
+            position = findings.done_in(stream)
+            if position > done[stream] or (stream, position - 1) not in findings.bad:  # else it ended so before, too
+                findings.note_bad(_bad((stream, position), incident, "its part of the dataset ends here"))
             return True
 
         self._run(loader, goes_on=goes_on, starts=starts)

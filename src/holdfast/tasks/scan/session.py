@@ -20,6 +20,7 @@ from typing import Any
 from torch.utils.data import IterableDataset
 
 from holdfast import HoldfastError, available_cpus
+from holdfast.memory import sizes
 from holdfast.tasks.scan import scanning, skipped_file
 from holdfast.tasks.scan.interrupts import Interrupted, interruptible
 from holdfast.tasks.scan.outcome import Outcome, Written, summed_up
@@ -59,70 +60,77 @@ class Plan:
     workers: int
 
 
-class _Files:
-    def __init__(self, request: Request) -> None:
-        name = re.sub(r"[^\w.-]+", "_", request.target.rpartition(":")[2])
-        self.skipped = request.skipped_file or Path(f"{name}.skipped.jsonl")
-        self.progress = self.skipped.with_name(f"{self.skipped.name}.scan")
-        self.bad = self.skipped.with_name(f"{self.skipped.name}.new")
-
-
 def run(dataset: Any, request: Request, begin: Callable[[Plan], Watcher]) -> Outcome:
     """Scan, and write the file. `begin` is told what will be done, and gives who is told how it goes. Refused."""
-    length = _length(dataset, request)
-    workers = request.workers or (available_cpus() if length is not None else 1)
-    care = Care(workers, request.timeout_s, request.memory_limit, request.start_method, request.retries)
-    files = _Files(request)
-    known = _known(files.skipped, length, request)
-    with _progress(files.progress, length, workers, request) as file:
-        before = file.findings.done
-        if not before:
-            files.bad.unlink(missing_ok=True)
+    return _Session(dataset, request).run(begin)
+
+
+class _Session:
+    def __init__(self, dataset: Any, request: Request) -> None:
+        self._dataset = dataset
+        self._request = request
+        self._length = _length(dataset, request)
+        self._workers = request.workers or (available_cpus() if self._length is not None else 1)
+        _check_limit(request.memory_limit)
+        name = re.sub(r"[^\w.-]+", "_", request.target.rpartition(":")[2])
+        self._path = request.skipped_file or Path(f"{name}.skipped.jsonl")
+        self._new_path = Path(f"{self._path}.new")
+        self._known = _known(self._path, self._length, request)
+
+    def run(self, begin: Callable[[Plan], Watcher]) -> Outcome:
+        with _progress(Path(f"{self._path}.scan"), self._length, self._workers, self._request) as file:
+            if not file.findings.done:
+                self._new_path.unlink(missing_ok=True)
+            try:
+                outcome = self._scan(file, begin)
+                return self._finish(outcome, file) if outcome.is_finished else outcome
+            finally:
+                if not file.findings.done:  # there is nothing to continue from
+                    self._remove(file)
+
+    def _scan(self, file: ProgressFile, begin: Callable[[Plan], Watcher]) -> Outcome:
+        request, length = self._request, self._length
         indices = None if length is None else scanning.planned(length, request.sample, request.seed)
         planned = None if indices is None else len(indices)
-        plan = Plan(type(dataset).__name__, length, planned, before, workers)
-        start = time.monotonic()
-        number, error = None, ""
+        plan = Plan(type(self._dataset).__name__, length, planned, file.findings.done, self._workers)
+        care = Care(plan.workers, request.timeout_s, request.memory_limit, request.start_method, request.retries)
+        start, signal, error = time.monotonic(), None, ""
         try:
             with interruptible():
                 scan = Scan(care, file, begin(plan))
                 if indices is None:
-                    scan.elements(dataset)
+                    scan.elements(self._dataset)
                 else:
-                    scan.samples(dataset, indices, files.bad)
+                    scan.samples(self._dataset, indices, self._new_path)
         except Interrupted as interrupted:
-            number = interrupted.number
+            signal = interrupted.number
         except HoldfastError as failed:
             error = str(failed)
-        outcome = summed_up(
-            file.findings,
-            target=request.target,
-            dataset=plan.dataset,
-            length=length,
-            planned=planned,
-            before=before,
-            seconds=time.monotonic() - start,
-            workers=workers,
-            signal=number,
-            error=error,
-        )
-        return _finished(outcome, request, files, file, known) if outcome.is_finished else outcome
+        took_s = time.monotonic() - start
+        ended = {"seconds": took_s, "signal": signal, "error": error}
+        return summed_up(file.findings, target=request.target, **dataclasses.asdict(plan), **ended)
 
+    def _finish(self, outcome: Outcome, file: ProgressFile) -> Outcome:
+        """Write the file, unless there never was one and nothing is to be said. Nothing else is left."""
+        if self._length is not None:
+            new = skipped_file.read(self._new_path, self._length)
+            odd = outcome.odd if self._request.odd else {}
+            entries = skipped_file.merged(
+                self._known,
+                new,
+                {index: f"odd: {words}" for (_, index), words in odd.items()},
+                is_loaded=lambda index: file.findings.is_loaded((0, index)),
+            )
+            if entries or self._path.exists():
+                skipped_file.write(self._path, self._length, entries)
+                written = Written(str(self._path), entries, len(self._known.keys() - entries.keys()))
+                outcome = dataclasses.replace(outcome, written=written)
+        self._remove(file)
+        return outcome
 
-def _finished(outcome: Outcome, request: Request, files: _Files, file: ProgressFile, known: dict[int, str]) -> Outcome:
-    """Write the file, unless there never was one and nothing is to be said; nothing else is left."""
-    if outcome.length is not None:
-        new = skipped_file.read(files.bad, outcome.length)
-        odd = {index: f"odd: {words}" for (_, index), words in outcome.odd.items()} if request.odd else {}
-        findings = file.findings
-        entries = skipped_file.merged(known, new, odd, lambda index: findings.is_loaded((0, index)))
-        if entries or files.skipped.exists():
-            skipped_file.write(files.skipped, outcome.length, entries)
-            written = Written(str(files.skipped), entries, len(known.keys() - entries.keys()))
-            outcome = dataclasses.replace(outcome, written=written)
-    file.remove()
-    files.bad.unlink(missing_ok=True)
-    return outcome
+    def _remove(self, file: ProgressFile) -> None:
+        file.remove()
+        self._new_path.unlink(missing_ok=True)
 
 
 def _length(dataset: Any, request: Request) -> int | None:
@@ -142,6 +150,14 @@ def _length(dataset: Any, request: Request) -> int | None:
             f"{target} does not say how many samples it has: len() raised {type(error).__name__}: {error}. "
             f"Give it a __len__, or make it an IterableDataset."
         ) from error
+
+
+def _check_limit(memory_limit: str | None) -> None:
+    try:
+        if memory_limit is not None:
+            sizes.parse_bytes("--memory-limit", memory_limit)
+    except ValueError as error:
+        raise Refused(f"{error}.") from None
 
 
 def _known(path: Path, length: int | None, request: Request) -> dict[int, str]:

@@ -24,7 +24,7 @@ _MOST_PARTS = 256
 _MOST_FIELDS = 64
 _MOST_ITEMS = 1000
 _DEEPEST = 8
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray)
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray))
 _NAMES = {"ndarray": "array", "Tensor": "tensor", "NoneType": "None"}
 
 
@@ -65,7 +65,7 @@ def _look(path: str, value: Any, depth: int) -> Look:
 
 
 def _look_closely(path: str, value: Any, depth: int) -> Look:
-    if not isinstance(value, _PLAIN):
+    if type(value) not in _PLAIN:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return _look_at_array(path, value)
         if hasattr(value, "mode") and hasattr(value, "getbands"):

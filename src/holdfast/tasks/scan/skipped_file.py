@@ -57,7 +57,7 @@ def merged(
 def write(path: Path, length: int, entries: Mapping[int, str]) -> None:
     """Replace the file in one step."""
     lines = [_HEADER | {"dataset_length": length}, *({"index": k, "reason": why} for k, why in entries.items())]
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = Path(f"{path}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
