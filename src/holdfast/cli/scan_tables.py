@@ -50,6 +50,8 @@ def plan_text(plan: Plan, target: str) -> Text:
 
 def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None:
     """All that was found."""
+    if not console.is_terminal:
+        console.width = _UNFOLDED  # a row is a line, however long: it is for grep
     if outcome.error:
         console.print(Text(outcome.error, style="red"), soft_wrap=True)
     if list_all or len(outcome.bad) <= _LISTED:
@@ -63,23 +65,24 @@ def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None
         _show(console, ("slowest", "took", "largest", "has"), _extremes(outcome), needs=_NARROWEST)
     console.print(_summary(outcome))
     for line in _on_file(outcome):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(line), soft_wrap=line.startswith("DataLoader("))  # which is to be pasted
 
 
 def _summary(outcome: Outcome) -> Text:
-    bad, odd, done = len(outcome.bad), len(outcome.odd), outcome.loaded + len(outcome.bad)
-    good = Text("all good", "green") if not bad and not odd else Text.assemble((_found(bad, odd), "bold red"))
-    verb = "scanned" if outcome.is_finished else "scanned so far"
+    done = outcome.loaded + len(outcome.bad)
     of = "" if outcome.is_finished or outcome.planned is None else f" of {outcome.planned:,}"
+    verb = "scanned" if outcome.is_finished else "scanned so far"
     pace = f"{outcome.rate:,.0f} samples/s" if outcome.rate >= 10 else f"{outcome.rate:.2g} samples/s"
-    took = f"in {seconds(outcome.seconds)}, {pace}; {size(outcome.nbytes)} loaded."
+    took = f", in {seconds(outcome.seconds)}, {pace}; {size(outcome.nbytes)} loaded."
     retried = f" {_count(len(outcome.retried), 'sample')} came only at a second attempt." if outcome.retried else ""
-    return Text.assemble(f"{done:,}{of} samples {verb}: ", good, f", {took}{retried}")
+    return Text.assemble(f"{done:,}{of} samples {verb}: ", _found(outcome), took, retried)
 
 
-def _found(bad: int, odd: int) -> str:
-    found = [f"{bad:,} bad"] * bool(bad) + [f"{odd:,} odd"] * bool(odd)
-    return " and ".join(found)
+def _found(outcome: Outcome) -> Text:
+    bad, odd = len(outcome.bad), len(outcome.odd)
+    if bad or odd:
+        return Text(" and ".join([f"{bad:,} bad"] * bool(bad) + [f"{odd:,} odd"] * bool(odd)), "bold red")
+    return Text("all good", "green") if outcome.is_finished else Text("none bad")
 
 
 def _on_file(outcome: Outcome) -> Iterable[str]:
@@ -115,10 +118,7 @@ def _show(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    if console.is_terminal:
-        console.print(table)
-    else:  # a line is a row, however long: it is for grep
-        console.print(table, width=_UNFOLDED, crop=False)
+    console.print(table)
 
 
 def _bad_rows(outcome: Outcome) -> Iterable[tuple[str, ...]]:

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 
-class Interrupted(BaseException):
-    """A signal asks to end. Like KeyboardInterrupt nobody is to catch it by the way."""
+class Interrupted(KeyboardInterrupt):
+    """A signal asks to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

@@ -105,7 +105,7 @@ class _Session:
         except Interrupted as interrupted:
             signal = interrupted.number
         except HoldfastError as failed:
-            error = str(failed)
+            error = str(failed).replace("dataset.dataset.", "dataset.")  # his own is inside ours
         took_s = time.monotonic() - start
         ended = {"seconds": took_s, "signal": signal, "error": error}
         return summed_up(file.findings, target=request.target, **dataclasses.asdict(plan), **ended)
