@@ -59,13 +59,14 @@ def figures(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return data
 
 
-def test_every_bad_sample_is_found_with_its_cause(own_folder: Path) -> None:
+def test_every_bad_sample_is_found_with_its_cause(own_folder: Path, tmp_path: Path) -> None:
     """Exception, crash, exit, hang, memory, wrong shape, wrong dtype, no sample at all; the slowest and the largest.
 
     What the dataset prints is not in the data. The file that was written is taken by the loader, which then meets no
-    bad sample.
+    bad sample. The record remembers the dataset, for `holdfast replay`.
     """
-    done = scan("scanned.py:faulty", "--json", "--timeout", "1.5", "--memory-limit", "1GB", "--workers", "2")
+    arguments = ["scanned.py:faulty", "--json", "--timeout", "1.5", "--memory-limit", "1GB", "--workers", "2"]
+    done = scan(*arguments, HOLDFAST_HOME=str(tmp_path / "home"))
     assert done.returncode == 1
     data = figures(done)
     assert "a dataset that prints" in done.stderr
@@ -89,6 +90,7 @@ def test_every_bad_sample_is_found_with_its_cause(own_folder: Path) -> None:
     assert data["skipped_file"] == {"path": "faulty.skipped.jsonl", "samples": len(scanned.BAD)}
     assert written(own_folder) == {"faulty.skipped.jsonl"}
     _check_that_the_loader_takes_it(Path("faulty.skipped.jsonl"))
+    _check_the_record(tmp_path / "home" / "runs", data)
 
 
 def _check_that_the_loader_takes_it(path: Path) -> None:
@@ -96,6 +98,14 @@ def _check_that_the_loader_takes_it(path: Path) -> None:
     with DataLoader(scanned.faulty, 10, **arguments) as loader:
         assert sum(loader) == scanned.SAMPLES - len(scanned.BAD)
         assert loader.incidents.total == 0
+
+
+def _check_the_record(runs: Path, data: dict[str, Any]) -> None:
+    (record,) = runs.iterdir()
+    start, *rest = map(json.loads, record.read_text().splitlines())
+    assert (start["target"], start["dataset"]) == ("scanned.py:faulty", "Faulty")
+    noted = {f"{start['id']}.{line['number']}": line["sample_index"] for line in rest if line["kind"] == "incident"}
+    assert {bad["incident"]: bad["index"] for bad in data["bad"]}.items() <= noted.items()
 
 
 def test_piped_it_prints_plain_tables_and_no_progress(own_folder: Path) -> None:
@@ -124,18 +134,6 @@ def test_good_samples_end_with_0() -> None:
     done = scan("scanned.py:good", "--start-method", "spawn")
     assert done.returncode == 0
     assert "60 samples scanned: all good, in " in done.stdout
-
-
-def test_the_record_remembers_the_dataset(tmp_path: Path) -> None:
-    """So that `holdfast replay` finds it, by the id that the scan printed."""
-    done = scan("scanned.py:steady", "--json", "--sample", "40", HOLDFAST_HOME=str(tmp_path / "home"))
-    data = figures(done)
-    (record,) = (tmp_path / "home" / "runs").iterdir()
-    start, *rest = map(json.loads, record.read_text().splitlines())
-    assert start["target"] == "scanned.py:steady"
-    noted = {f"{start['id']}.{line['number']}": line["sample_index"] for line in rest if line["kind"] == "incident"}
-    assert data["bad"]
-    assert {bad["incident"]: bad["index"] for bad in data["bad"]} == noted
 
 
 # -- interrupted -------------------------------------------------------------------------------------------------------

@@ -61,8 +61,23 @@ class _Meter:
         return Measurement(stream, position, signature, look.nbytes, seconds, is_first, state)
 
 
+def measured_samples(dataset: Any) -> MeasuredSamples:
+    """Of a dataset with indices. Its class has the name of the user's: that is what the record of the run tells."""
+    kind: type[MeasuredSamples] = type(type(dataset).__name__, (MeasuredSamples,), {})
+    return kind(dataset)
+
+
+def measured_elements(dataset: Any, done: Mapping[int, int], states: Mapping[int, tuple[int, str]]) -> MeasuredElements:
+    """Of an iterable dataset, likewise. `done` elements of each worker's stream are run again and not looked at.
+
+    `states`: where a stream that knows its state goes on, as (position, state).
+    """
+    kind: type[MeasuredElements] = type(type(dataset).__name__, (MeasuredElements,), {})
+    return kind(dataset, done, states)
+
+
 class MeasuredSamples(Dataset[Measurement]):
-    """Of a dataset with indices."""
+    """`dataset[index]` is measured."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -77,12 +92,12 @@ class MeasuredSamples(Dataset[Measurement]):
         sample = self.dataset.__getitems__([index])[0] if self._takes_lists else self.dataset[index]
         return self._meter.measure(0, index, sample, time.perf_counter() - start)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return measured_samples, (self.dataset,)
+
 
 class MeasuredElements(IterableDataset[Any]):
-    """Of an iterable dataset. `done` elements of each worker's stream are run again and not looked at.
-
-    `states`: where a stream that knows its state goes on, as (position, state).
-    """
+    """Each element is measured."""
 
     def __init__(self, dataset: Any, done: Mapping[int, int], states: Mapping[int, tuple[int, str]]) -> None:
         self.dataset = dataset
@@ -96,6 +111,9 @@ class MeasuredElements(IterableDataset[Any]):
             position, state = self._states[stream]
             elements.go_to(position, json.loads(state))
         return elements
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return measured_elements, (self.dataset, self._done, self._states)
 
 
 class _Elements:

@@ -17,12 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from holdfast import DataLoader, Incident, SkippedSample, TooManyRestarts, WorkerInitError
-from holdfast.events import on_incident
+from holdfast import DataLoader, Incident, SkippedSample, TooManyRestarts, WorkerInitError, on_incident
 from holdfast.tasks.scan import skipped_file
 from holdfast.tasks.scan.batches import Batches
 from holdfast.tasks.scan.findings import Bad, Findings, Place
-from holdfast.tasks.scan.measured import MeasuredElements, MeasuredSamples, Measurement, pack, unpack
+from holdfast.tasks.scan.measured import Measurement, measured_elements, measured_samples, pack, unpack
 from holdfast.tasks.scan.progress_file import ProgressFile
 
 _ELEMENTS_AHEAD = 16
@@ -72,7 +71,7 @@ class Scan:
 
     def samples(self, dataset: Any, indices: Iterable[int], bad_file: Path) -> None:
         """Load the samples that are left of `indices`. `bad_file`: where the loader notes those that are to blame."""
-        findings, measured = self.file.findings, MeasuredSamples(dataset)
+        findings, measured = self.file.findings, measured_samples(dataset)
 
         def load(batches: Batches, workers: int) -> None:
             loader = _loader(measured, self.care, workers, batch_sampler=batches, skipped_file=bad_file)
@@ -92,7 +91,7 @@ class Scan:
         findings, workers = self.file.findings, self.care.workers
         done = {stream: findings.done_in(stream) for stream in range(workers)}
         starts = {stream: position for stream, (position, _) in findings.states.items()}
-        measured = MeasuredElements(dataset, done, findings.states)
+        measured = measured_elements(dataset, done, findings.states)
         # One at a time: when an element ends its worker, those before it have come, and its place is known.
         loader = _loader(measured, self.care, workers, batch_size=1, prefetch_factor=_ELEMENTS_AHEAD)
         breaks = itertools.count()
@@ -119,15 +118,15 @@ class Scan:
         """One epoch. `goes_on`: whether there is more after what `next()` raised. `starts`: where streams begin."""
         findings = self.file.findings
 
-        def read_incidents() -> None:
-            for incident in incidents.read():
-                _note_incident(findings, incident, starts)
+        def keep() -> None:
             self.file.keep()
             self.watcher.moved(findings)
 
-        incidents = _Incidents(loader)
-        # As they come: where every sample is bad there is no batch for a long time.
-        end_telling = on_incident(lambda incident: read_incidents())
+        def hear(incident: Incident) -> None:  # at once: where every sample is bad there is no batch for a long time
+            _note_incident(findings, incident, starts)
+            keep()
+
+        end_hearing = on_incident(hear)
         try:
             with loader:
                 iterator = iter(loader)
@@ -136,10 +135,9 @@ class Scan:
                     for each in batch:
                         _note(findings, each)
                     took(len(batch), sum(each.seconds for each in batch))
-                    read_incidents()
-                read_incidents()
+                    keep()
         finally:
-            end_telling()
+            end_hearing()
             self.watcher.ended()
         for skipped in loader.skipped_samples:
             _note_skipped(findings, skipped, starts)
@@ -188,19 +186,6 @@ def _note_skipped(findings: Findings, skipped: SkippedSample, starts: Mapping[in
     if place is not None:
         is_batch = skipped.reason.startswith("its batch: ")
         findings.note_bad(Bad(place, "batch not made" if is_batch else "found before", skipped.reason))
-
-
-class _Incidents:
-    """Those of a loader, each once."""
-
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        self._all = loader.incidents
-        self._read = 0
-
-    def read(self) -> list[Incident]:
-        """The new ones."""
-        number, self._read = self._all.total - self._read, self._all.total
-        return self._all[-number:] if number else []
 
 
 def _note_incident(findings: Findings, incident: Incident, starts: Mapping[int, int]) -> None:
