@@ -172,10 +172,11 @@ def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path) -> None:
 
     On 40 columns no line is wider.
     """
-    child = start("scanned.py:steady", "--workers", "2", columns=80)
+    child = start("scanned.py:steady", "--again", "--workers", "2", columns=80)
     child.expect(r"Scanning 400 samples of scanned.py:steady \(Steady\) with 2 workers\.")
     child.expect(r"\d+/400.*\d+/s.*0:\d\d.*[12] bad")
-    child.sendintr()
+    for _ in range(3):  # an impatient user
+        child.sendintr()
     text = ended(child)
     assert child.exitstatus == 130, text
     assert re.search(r"next  holdfast scan scanned.py:steady --workers 2 +continues where this one stopped", text)

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 from cli import scanned
 from holdfast import DataLoader
 from holdfast.tasks.scan.findings import Findings
+from holdfast.tasks.scan.interrupts import interruptible
 from holdfast.tasks.scan.outcome import Outcome
 from holdfast.tasks.scan.session import Plan, Refused, Request, run
 
@@ -49,7 +50,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def scan(dataset: Any, begin: Callable[[Plan], Quiet] = lambda plan: Quiet(), **asked: Any) -> Outcome:
-    return run(dataset, Request("data:train", **{"workers": 2, "timeout_s": 30.0} | asked), begin)
+    with interruptible():
+        return run(dataset, Request("data:train", **{"workers": 2, "timeout_s": 30.0} | asked), begin)
 
 
 def entries(path: Path = Path("train.skipped.jsonl")) -> dict[int, str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from holdfast import options
 from holdfast.cli import aside, console, scan_tables, targets
 from holdfast.cli.console import HEALTHY, PROBLEMS
 from holdfast.cli.scan_progress import ScanProgress
+from holdfast.tasks.scan.interrupts import Interrupted, ignore_from_now_on, interruptible
 
 if TYPE_CHECKING:
     from holdfast.tasks.scan.outcome import Outcome
@@ -79,18 +79,26 @@ def scan(list_all: bool, as_json: bool, **given: Any) -> None:
     """
     if options.is_disabled():
         raise click.UsageError(f"{options.DISABLE} is set: there would be torch's loader only. Unset it for a scan.")
-    talk = console.talk()
     try:
-        with aside.prints_go_to_stderr():
-            outcome = _scan(talk, given)
-    except KeyboardInterrupt:  # before the first sample, or after the last
-        sys.exit(_BY_SIGNAL + signal.SIGINT)
+        with interruptible():
+            status = _run(given, list_all=list_all, as_json=as_json)
+    except Interrupted as interrupted:  # before the first sample, or after the last
+        status = _BY_SIGNAL + interrupted.number
+    if status > _BY_SIGNAL:
+        ignore_from_now_on()
+    sys.exit(status)
+
+
+def _run(given: dict[str, Any], *, list_all: bool, as_json: bool) -> int:
+    talk = console.talk()
+    with aside.prints_go_to_stderr():
+        outcome = _scan(talk, given)
     if as_json:
         console.print_json(outcome.as_data())
     else:
         scan_tables.print_outcome(console.out(), outcome, list_all=list_all)
         _say_what_next(talk, outcome)
-    sys.exit(_status(outcome))
+    return _status(outcome)
 
 
 def _scan(talk: Console, given: dict[str, Any]) -> Outcome:
@@ -121,8 +129,8 @@ def _say_what_next(talk: Console, outcome: Outcome) -> None:
     if outcome.error:
         _name(talk, "doctor", outcome.target, "looks for what is wrong with the dataset or this machine")
     elif not outcome.is_finished:
-        again = shlex.join(["holdfast", *sys.argv[1:]])
-        console.name_next(talk, again, "continues where this one stopped; --again starts over")
+        same = shlex.join(["holdfast", *(each for each in sys.argv[1:] if each != "--again")])
+        console.name_next(talk, same, "continues where this one stopped; --again starts over")
     elif incident := next((bad.incident for bad in outcome.bad if bad.incident), ""):
         _name(talk, "replay", incident, "loads the first bad sample alone")
         _name(talk, "report", incident.partition(".")[0], "shows all that happened, with the evidence")

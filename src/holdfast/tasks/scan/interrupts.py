@@ -46,6 +46,12 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def ignore_from_now_on() -> None:
+    """The process is ending, for the sake of a signal: more of them are not to disturb that."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _as_a_worker(number: int) -> None:
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)

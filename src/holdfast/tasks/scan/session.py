@@ -22,7 +22,7 @@ from torch.utils.data import IterableDataset
 from holdfast import HoldfastError, available_cpus
 from holdfast.memory import sizes
 from holdfast.tasks.scan import scanning, skipped_file
-from holdfast.tasks.scan.interrupts import Interrupted, interruptible
+from holdfast.tasks.scan.interrupts import Interrupted
 from holdfast.tasks.scan.outcome import Outcome, Written, summed_up
 from holdfast.tasks.scan.progress_file import InUse, OfAnother, ProgressFile, Subject
 from holdfast.tasks.scan.scanning import Care, Scan, Watcher
@@ -61,7 +61,9 @@ class Plan:
 
 
 def run(dataset: Any, request: Request, begin: Callable[[Plan], Watcher]) -> Outcome:
-    """Scan, and write the file. `begin` is told what will be done, and gives who is told how it goes. Refused."""
+    """Scan, and write the file, unless `Interrupted`. `begin` is told what will be done, and gives who is told how it
+    goes. Refused, if it cannot be.
+    """
     return _Session(dataset, request).run(begin)
 
 
@@ -96,12 +98,11 @@ class _Session:
         care = Care(plan.workers, request.timeout_s, request.memory_limit, request.start_method, request.retries)
         start, signal, error = time.monotonic(), None, ""
         try:
-            with interruptible():
-                scan = Scan(care, file, begin(plan))
-                if indices is None:
-                    scan.elements(self._dataset)
-                else:
-                    scan.samples(self._dataset, indices, self._new_path)
+            scan = Scan(care, file, begin(plan))
+            if indices is None:
+                scan.elements(self._dataset)
+            else:
+                scan.samples(self._dataset, indices, self._new_path)
         except Interrupted as interrupted:
             signal = interrupted.number
         except HoldfastError as failed:
