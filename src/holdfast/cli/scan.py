@@ -102,10 +102,10 @@ def _run(given: dict[str, Any], *, list_all: bool, as_json: bool) -> int:
 
 
 def _scan(talk: Console, given: dict[str, Any]) -> Outcome:
+    dataset = targets.load_dataset(given["target"])
     from holdfast.tasks.scan.session import Refused, Request, run
 
     request = Request(**given)
-    dataset = targets.load_dataset(request.target)
     os.environ[options.TARGET] = request.target  # for `holdfast replay`
 
     def begin(plan: Plan) -> ScanProgress:

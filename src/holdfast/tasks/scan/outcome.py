@@ -88,7 +88,7 @@ class Outcome:
             "common": [*self.common],
             "bad": [self._bad_data(bad, listed) for bad in self.bad],
             "odd": [{"index": self.index(place), "differs": words} for place, words in self.odd.items()],
-            "retried": [{"index": self.index(place), "incident": each} for place, each in self.retried.items()],
+            "retried": [{"index": self.index(place), "incident": each or None} for place, each in self.retried.items()],
             "slowest": [
                 {"index": self.index(each.place), "seconds": each.value, "first_of_worker": each.is_first}
                 for each in self.slowest
