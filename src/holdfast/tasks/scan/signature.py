@@ -12,6 +12,7 @@ Runs in: worker process; main process, which reads it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ _MOST_FIELDS = 64
 _MOST_ITEMS = 1000
 _DEEPEST = 8
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray))
+_LISTS = (tuple, list, set, frozenset)
 _NAMES = {"ndarray": "array", "Tensor": "tensor", "NoneType": "None"}
 
 
@@ -65,16 +67,19 @@ def _look(path: str, value: Any, depth: int) -> Look:
 
 
 def _look_closely(path: str, value: Any, depth: int) -> Look:
-    if type(value) not in _PLAIN:
+    if type(value) in _PLAIN:
+        return Look((Part(path, _name(value)),), _size(value))
+    if not isinstance(value, (*_LISTS, dict)):
         if hasattr(value, "dtype") and hasattr(value, "shape"):
-            return _look_at_array(path, value)
+            kind = _array_kind(type(value).__name__, type(value).__module__, value.dtype)
+            return Look((Part(path, kind, tuple(value.shape)),), _nbytes(value))
         if hasattr(value, "mode") and hasattr(value, "getbands"):
             return _look_at_image(path, value)
-        fields = None if depth == _DEEPEST else _fields(path, value)
-        if fields is not None:
-            return _together(_look(*field, depth + 1) for field in fields)
-        if isinstance(value, list | tuple | set | frozenset) and depth < _DEEPEST:
-            return _look_at_items(path, value, depth)
+    fields = None if depth == _DEEPEST else _fields(path, value)
+    if fields is not None:
+        return _together(_look(*field, depth + 1) for field in fields)
+    if isinstance(value, _LISTS) and depth < _DEEPEST:
+        return _look_at_items(path, value, depth)
     return Look((Part(path, _name(value)),), _size(value))
 
 
@@ -84,22 +89,29 @@ def _look_at_image(path: str, value: Any) -> Look:
     return Look((Part(path, f"image {value.mode}", (width, height)),), width * height * len(value.getbands()))
 
 
-def _look_at_array(path: str, value: Any) -> Look:
-    dtype = str(value.dtype).removeprefix("torch.")
-    name = _NAMES.get(type(value).__name__, "numpy" if type(value).__module__ == "numpy" else type(value).__name__)
-    nbytes = getattr(value, "nbytes", 0)
-    return Look((Part(path, f"{name} {dtype}", tuple(map(int, value.shape))),), int(nbytes))
+@functools.lru_cache(maxsize=1000)
+def _array_kind(name: str, module: str, dtype: Any) -> str:
+    name = _NAMES.get(name, "numpy" if module == "numpy" else name)
+    return f"{name} {dtype}".replace("torch.", "")
+
+
+def _nbytes(value: Any) -> int:
+    try:
+        return int(value.nbytes)
+    except Exception:  # a sparse tensor has none
+        return 0
 
 
 def _fields(path: str, value: Any) -> Iterator[tuple[str, Any]] | None:
     """The parts that have names; None if there are none, or too many to be more than so many items."""
-    if isinstance(value, Mapping):
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return ((f"{path}.{name}", getattr(value, name)) for name in value._fields)
+    if isinstance(value, tuple):
+        if 0 < len(value) <= _MOST_FIELDS:
+            return ((f"{path}[{k}]", item) for k, item in enumerate(value))
+    elif isinstance(value, Mapping):
         if len(value) <= _MOST_FIELDS:
             return ((f"{path}[{key!r}]", value[key]) for key in sorted(value, key=repr))
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        return ((f"{path}.{name}", getattr(value, name)) for name in value._fields)
-    elif isinstance(value, tuple) and 0 < len(value) <= _MOST_FIELDS:
-        return ((f"{path}[{k}]", item) for k, item in enumerate(value))
     elif dataclasses.is_dataclass(value):
         return ((f"{path}.{each.name}", getattr(value, each.name)) for each in dataclasses.fields(value))
     return None
