@@ -240,6 +240,8 @@ def test_ended_from_outside_it_is_continued(number: signal.Signals, own_folder: 
         (["scanned.py:elements", "--sample", "5"], "--sample needs indices"),
         (["scanned.py:good", "--workers", "0"], "Invalid value for '--workers'"),
         (["scanned.py:good", "--timeout", "0"], "Invalid value for '--timeout'"),
+        (["scanned.py:good", "--timeout", "inf"], "--timeout inf must be a number of seconds"),
+        (["scanned.py:good", "--timeout", "nan"], "--timeout nan must be a number of seconds"),
         (["scanned.py:good", "--memory-limit", "much"], "must be a number of bytes"),
         (["scanned.py:good", "--skipped-file", "scanned.py"], "it is not a file of skipped samples"),
         (["scanned.py:good", "--skipped-file", "no/where"], "cannot be written"),

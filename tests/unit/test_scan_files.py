@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from holdfast.loader.skips import SkippedFile
 from holdfast.tasks.scan import skipped_file
 from holdfast.tasks.scan.findings import Bad
-from holdfast.tasks.scan.progress_file import InUse, OfAnother, ProgressFile, Subject
+from holdfast.tasks.scan.progress_file import InUse, NotKept, OfAnother, ProgressFile, Subject
 from holdfast.tasks.scan.signature import Part
 
 SUBJECT = Subject("data:train", 10)
@@ -130,6 +131,19 @@ def test_two_scans_do_not_write_to_one_file(path: Path) -> None:
         child.wait(LIMIT_S)
     with ProgressFile(path, SUBJECT, again=False):
         pass
+
+
+def test_a_full_disk_leaves_whole_lines(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a line is taken back; the error says so, and the scan can be continued from what was written before."""
+    begin(path)
+    before = path.read_bytes()
+    whole = os.write
+    with ProgressFile(path, SUBJECT, again=False) as file, monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: whole(fd, data[:9]))
+        file.findings.note((0, 3), ROW, 5, 0.5)
+        with pytest.raises(NotKept, match="No space left"):
+            file.write()
+    assert path.read_bytes() == before
 
 
 # -- the file for the loader -------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ def test_made_again_from_its_lines_it_is_the_same(steps: list[tuple[Any, ...]]) 
         if line is not None:
             copy.hear(by_way_of_json(line))
             copy.hear(by_way_of_json(line))
+            original.forget_news()
 
     for kind, *values in steps:
         if kind == "good":

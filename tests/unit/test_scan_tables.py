@@ -70,7 +70,7 @@ def test_on_a_narrow_terminal_no_line_is_wider(width: int) -> None:
     """But that which is to be pasted, which is not broken."""
     lines = printed(SEEN, width=width).splitlines()
     assert max(len(line) for line in lines if "DataLoader" not in line) <= width
-    for words in ("17", "7f3a.1", "7f3a.3", "150", "2.9 MiB", "500 µs", "300 samples"):
+    for words in ("17", "7f3a.1", "7f3a.3", "150", "2.9 MiB", "0.5 ms", "300 samples"):
         assert any(words in line for line in lines), words
 
 

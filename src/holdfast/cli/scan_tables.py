@@ -146,9 +146,7 @@ def _extremes(outcome: Outcome) -> Iterable[tuple[str, ...]]:
 
 
 def _duration(value_s: float) -> str:
-    if value_s >= 1:
-        return seconds(value_s)
-    return f"{value_s * 1e3:.3g} ms" if value_s >= 1e-3 else f"{value_s * 1e6:.0f} µs"
+    return seconds(value_s) if value_s >= 1 else f"{value_s * 1e3:.2g} ms"
 
 
 def _kind(bad: Bad) -> tuple[str, str]:

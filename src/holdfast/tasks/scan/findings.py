@@ -57,6 +57,7 @@ class _News:
     signatures: list[tuple[int, Signature]] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
     retried: list[tuple[int, int, str]] = field(default_factory=list)
+    has_ranked: bool = False
 
 
 class Findings:
@@ -102,8 +103,8 @@ class Findings:
             return
         self.nbytes += nbytes
         self.load_s += seconds
-        _rank(self.slowest, Ranked(seconds, place, is_first))
-        _rank(self.largest, Ranked(nbytes, place, is_first))
+        if _rank(self.slowest, Ranked(seconds, place, is_first)) | _rank(self.largest, Ranked(nbytes, place, is_first)):
+            self._news.has_ranked = True
 
     def note_bad(self, bad: Bad) -> None:
         """A sample cannot be loaded."""
@@ -151,8 +152,8 @@ class Findings:
     # -- as lines --------------------------------------------------------------------------------------------------
 
     def tell_news(self) -> dict[str, Any] | None:
-        """What is new since the last time; None: nothing."""
-        news, self._news = self._news, _News()
+        """What is new since `forget_news`; None: nothing. An interrupt between the two has it told twice."""
+        news = self._news
         if not (news.samples or news.retried):
             return None
         return {
@@ -160,12 +161,15 @@ class Findings:
             "signatures": news.signatures,
             "bad": [dataclasses.asdict(bad) for bad in news.bad],
             "retried": news.retried,
-            "slowest": self.slowest,
-            "largest": self.largest,
+            "ranked": news.has_ranked and [self.slowest, self.largest],
             "nbytes": self.nbytes,
             "load_s": self.load_s,
             "states": [[stream, *state] for stream, state in self.states.items()],
         }
+
+    def forget_news(self) -> None:
+        """It has been written down."""
+        self._news = _News()
 
     def hear(self, line: Mapping[str, Any]) -> None:
         """Take up what another had found, as told."""
@@ -180,13 +184,14 @@ class Findings:
             for position in range(start, stop):
                 self._mark((stream, position), number)
         self.retried |= {(stream, position): incident for stream, position, incident in line["retried"]}
-        self.slowest, self.largest = (
-            [Ranked(value, tuple(place), is_first) for value, place, is_first in line[name]]
-            for name in ("slowest", "largest")
-        )
+        if line["ranked"]:
+            self.slowest, self.largest = (
+                [Ranked(value, tuple(place), is_first) for value, place, is_first in ranked]
+                for ranked in line["ranked"]
+            )
         self.nbytes, self.load_s = line["nbytes"], line["load_s"]
         self.states = {stream: (position, state) for stream, position, state in line["states"]}
-        self._news = _News()
+        self.forget_news()
 
     # -- in the end ------------------------------------------------------------------------------------------------
 
@@ -211,9 +216,12 @@ class Findings:
         }
 
 
-def _rank(ranked: list[Ranked], new: Ranked) -> None:
-    if len(ranked) < _LISTED or new.value > ranked[-1].value:
+def _rank(ranked: list[Ranked], new: Ranked) -> bool:
+    """Whether it is one of the first."""
+    is_one = len(ranked) < _LISTED or new.value > ranked[-1].value
+    if is_one:
         ranked[:] = sorted([*ranked, new], key=lambda each: (-each.value, each.place))[:_LISTED]
+    return is_one
 
 
 def _runs(samples: list[tuple[int, int, int]]) -> list[list[int]]:

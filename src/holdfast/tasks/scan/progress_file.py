@@ -9,6 +9,8 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import time
@@ -22,15 +24,20 @@ try:
 except ImportError:  # Windows: nothing keeps two scans apart there
     fcntl = None  # type: ignore[assignment]
 
+from holdfast import HoldfastError
 from holdfast.tasks.scan.findings import Findings
 
 _OURS = {"holdfast": "scan", "version": 1}
 _BEGINNING = b'{"holdfast":"scan"'
-_EVERY_S = 0.5
+_EVERY_S = 1.0
 
 
 class InUse(Exception):
     """Another process is scanning."""
+
+
+class NotKept(HoldfastError):
+    """There is no room on the disk, or it is gone."""
 
 
 class OfAnother(Exception):
@@ -90,6 +97,7 @@ class ProgressFile:
         news = self.findings.tell_news()
         if news is not None:
             self._append(news)
+            self.findings.forget_news()
         self._written_at_s = time.monotonic()
 
     def remove(self) -> None:
@@ -97,14 +105,22 @@ class ProgressFile:
         self.path.unlink(missing_ok=True)
 
     def _append(self, line: dict[str, Any]) -> None:
-        os.write(self._fd, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        """Whole, or not at all."""
+        data, size = json.dumps(line, separators=(",", ":")).encode() + b"\n", os.fstat(self._fd).st_size
+        try:
+            if os.write(self._fd, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            os.ftruncate(self._fd, size)
+            raise NotKept(f"{self.path} cannot be written: {error}. What was scanned before that is kept.") from None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            self.write()
+            with contextlib.suppress(NotKept):  # it was said
+                self.write()
         finally:
             os.close(self._fd)
 

@@ -10,6 +10,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ class _Session:
         self._request = request
         self._length = _length(dataset, request)
         self._workers = request.workers or (available_cpus() if self._length is not None else 1)
-        _check_limit(request.memory_limit)
+        _check_limits(request)
         name = re.sub(r"[^\w.-]+", "_", request.target.rpartition(":")[2])
         self._path = request.skipped_file or Path(f"{name}.skipped.jsonl")
         self._new_path = Path(f"{self._path}.new")
@@ -153,10 +154,12 @@ def _length(dataset: Any, request: Request) -> int | None:
         ) from error
 
 
-def _check_limit(memory_limit: str | None) -> None:
+def _check_limits(request: Request) -> None:
+    if not math.isfinite(request.timeout_s):
+        raise Refused(f"--timeout {request.timeout_s} must be a number of seconds, such as 60.")
     try:
-        if memory_limit is not None:
-            sizes.parse_bytes("--memory-limit", memory_limit)
+        if request.memory_limit is not None:
+            sizes.parse_bytes("--memory-limit", request.memory_limit)
     except ValueError as error:
         raise Refused(f"{error}.") from None
 
