@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_whole_lines(path: Path, monkeypatch: pytest.MonkeyPa
     begin(path)
     before = path.read_bytes()
     whole = os.write
-    with ProgressFile(path, SUBJECT, again=False) as file, monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, ProgressFile(path, SUBJECT, again=False) as file:
         patch.setattr(os, "write", lambda fd, data: whole(fd, data[:9]))
         file.findings.note((0, 3), ROW, 5, 0.5)
         with pytest.raises(NotKept, match="No space left"):
