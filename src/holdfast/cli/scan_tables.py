@@ -63,6 +63,8 @@ def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None
         console.print(Text(f"Others have {one_line(', '.join(outcome.common), 300)}.\n"))
     if not outcome.error:
         _show(console, ("slowest", "took", "largest", "has"), _extremes(outcome), needs=_NARROWEST)
+        if any(slow.is_first for slow in outcome.slowest[:_EXTREMES]):
+            console.print(Text("* the first sample of a worker, which may have done what is done once\n", "dim"))
     console.print(_summary(outcome))
     for line in _on_file(outcome):
         console.print(Text(line), soft_wrap=line.startswith("DataLoader("))  # which is to be pasted
@@ -140,8 +142,7 @@ def _odd_groups(outcome: Outcome, *, list_all: bool) -> Iterable[tuple[str, ...]
 
 def _extremes(outcome: Outcome) -> Iterable[tuple[str, ...]]:
     for slow, large in zip(outcome.slowest[:_EXTREMES], outcome.largest[:_EXTREMES], strict=False):
-        first = " (first of its worker)" if slow.is_first else ""
-        took = f"{_duration(slow.value)}{first}"
+        took = f"{_duration(slow.value)}{' *' if slow.is_first else ''}"
         yield _index(outcome, slow.place), took, _index(outcome, large.place), size(int(large.value))
 
 
