@@ -112,7 +112,8 @@ def _run(plan: Plan, target: str, collate: str | None, arguments: dict[str, Any]
     from holdfast.tasks.bench.opponent import LostError, NotPlayableError
 
     with _opponents(target, collate, arguments) as opponents, _progress() as progress:
-        bar = progress.add_task("starting", total=plan.steps)
+        bar = progress.add_task("starting both", total=plan.steps)
+        progress.refresh()
         begun = iter(range(plan.steps))
 
         def tell(what: str) -> None:

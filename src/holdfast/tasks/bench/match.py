@@ -103,7 +103,8 @@ class Match:
         )
 
     def _play(self, name: str, side: _SideSoFar, order: dict[str, Any], what: str) -> None:
-        self._tell(f"{what} {name}, {order['workers']} workers")
+        count = order["workers"]
+        self._tell(f"{what} {name}, {count} worker{'s' if count != 1 else ''}")
         if side.ended is not None:
             return
         try:
