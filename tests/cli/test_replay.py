@@ -23,7 +23,9 @@ from click.testing import CliRunner
 
 from holdfast.cli.main import main
 from holdfast.records import reader
+from holdfast.records.facts import RunFacts
 from holdfast.records.reader import Run
+from holdfast.records.writer import RunRecord
 from waits import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +211,40 @@ def test_indices_may_be_texts_and_tuples(recorded: Recorded, replay: Replay) -> 
     assert other.exit_code == 0
 
 
+# --- what cannot be loaded again --------------------------------------------------------------------------------------
+
+
+def test_a_sample_beyond_the_dataset(recorded: Recorded, replay: Replay) -> None:
+    """It is another dataset than the run's: that is wrong usage, and no failure of a sample."""
+    done = replay(recorded.incident("Photos", 7), "--dataset", "replayed:Few")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Sample 7 is beyond this dataset, which has 2 samples. The run's had 16." in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("incident", "words"),
+    [
+        (
+            {"cause": "dataset exception", "phase": "collating"},
+            "is of no single sample: dataset exception while collating",
+        ),
+        ({"cause": "hang", "sample_index": "<Key>"}, "was <Key>: objects and very long texts are in no record"),
+    ],
+)
+def test_an_incident_without_a_sample_that_could_be_asked_for(
+    replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, incident: dict[str, Any], words: str
+) -> None:
+    """It is said why, and a sample of the user's choice can be loaded instead."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    record = RunRecord.open(RunFacts("0", "0", 2, "fork", 4, "Mended", 16))
+    record.note_incident(incident)
+    record.close()
+    done = replay(f"{record.id}.1", "--dataset", "replayed:Mended")
+    assert done.exit_code == 2
+    assert words in " ".join(done.stderr.split())
+    assert replay(f"{record.id}.1", "--dataset", "replayed:Mended", "--index", "5").exit_code == 0
+
+
 # --- iterable datasets ------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +369,13 @@ def test_gdb_shows_where_a_sample_hangs_and_that_another_loads(recorded: Recorde
     fine = command(recorded.incident("Photos", 11), "--gdb", "--dataset", "replayed:Mended")
     assert fine.returncode == 0
     assert "Tensor float32 3x8x8" in fine.stdout
+
+
+@pytest.mark.long
+def test_an_exception_under_gdb_is_told_as_one(recorded: Recorded, command: Command) -> None:
+    """There is no signal to stop at: the traceback is shown."""
+    if shutil.which("gdb") is None:
+        pytest.skip("gdb is not installed")
     raised = command(recorded.incident("Photos", 3), "--gdb")
     assert (raised.returncode, "did not load: ValueError" in raised.stdout) == (1, True)
 
