@@ -76,7 +76,7 @@ def test_batches_that_differ_are_a_problem() -> None:
     assert (random[0].is_random, random[0].problems) == (True, [])
 
 
-def test_to_be_slower_is_a_problem_past_noise_and_in_every_round() -> None:
+def test_to_be_slower_is_a_problem_where_it_is_no_noise() -> None:
     """Two runs of the same loader differ by some."""
     cells, _ = match({}, {"later_s": 2.0})
     assert cells[0].problems == ["holdfast is slower than torch, 0.50 of its rate"]

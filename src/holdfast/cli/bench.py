@@ -61,7 +61,9 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--sample-timeout", type=click.FloatRange(min=0, min_open=True), help="Of holdfast: seconds a sample may take."
 )
-@click.option("--limit", type=click.FloatRange(1), default=30, show_default=True, help="Seconds until a loader hangs.")
+@click.option(
+    "--limit", type=click.FloatRange(1), default=30, show_default=True, help="Seconds without an answer: it hangs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def bench(
     *,

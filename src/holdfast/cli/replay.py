@@ -64,8 +64,16 @@ class Look:
 @click.option("--pdb-before", is_flag=True, help="The same, and stop at the first line of __getitem__.")
 @click.option("--gdb", is_flag=True, help="Load it under gdb, and stop at the signal that ends it.")
 @click.option("--memray", is_flag=True, help="Note every allocation in a file that memray can draw.")
-@click.option("--repeat", type=click.IntRange(1), default=1, help="How often, each time with another seed.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Of torch's, numpy's and Python's random numbers.")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, show_default=True, help="How often, each time with another seed."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of torch's, numpy's and Python's random numbers.",
+)
 @click.option("--memory-limit", metavar="SIZE", help='Another limit than the run\'s: "4GB", or "none".')
 @click.option("--sample-timeout", metavar="SECONDS", help='Another than the run\'s: seconds, or "none".')
 @click.option("--list", "lists", is_flag=True, help="List the run's incidents, as without .INCIDENT.")
