@@ -103,8 +103,8 @@ def _print_failures(lines: Lines, cell: Cell) -> None:
             continue
         lines.add(name, said, "red")
     if cell.is_slower:
-        said = f"holdfast with {_workers(cell)}: no round was as fast as torch's slowest"
-        lines.add("slower", [said], "red")
+        how = f"holdfast with {_workers(cell)}: no round was as fast as torch's slowest"
+        lines.add("slower", [how], "red")
 
 
 def _workers(cell: Cell) -> str:
