@@ -349,6 +349,7 @@ def test_pdb_can_begin_before_the_sample(recorded: Recorded, terminal: Callable[
     assert (status, "left in the debugger" in said) == (1, True)
 
 
+@pytest.mark.long  # gdb reads the symbols of all of torch's libraries
 def test_gdb_shows_both_stacks_of_a_crash(recorded: Recorded, command: Command) -> None:
     """Where nobody can type it runs by itself: the native frames, then Python's."""
     if shutil.which("gdb") is None:

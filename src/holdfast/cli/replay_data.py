@@ -47,6 +47,7 @@ def data(case: Case, target: str, order: Order, outcome: Outcome, peak_bytes: in
             "sample_timeout_s": case.limits.sample_timeout_s,
             "are_known": case.knows_limits,
         },
+        "start_method": order.start_method,
         "seed": order.seed,
         "outcome": "loaded" if outcome.error is None else "failed",
         "loaded": [_loaded_data(each) for each in outcome.loaded],

@@ -22,7 +22,7 @@ from holdfast.diagnosis.wording import one_line
 from holdfast.errors import WorkerError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.records.reader import Run
-from holdfast.tasks.replay.case import Case
+from holdfast.tasks.replay.case import Case, as_index
 
 if TYPE_CHECKING:
     from holdfast.tasks.replay.debuggers import Seen
@@ -91,6 +91,7 @@ def _limits(case: Case) -> str:
     said = [
         "no memory_limit" if memory is None else f"memory_limit {wording.limit(memory)}",
         "no sample_timeout" if timeout is None else f"sample_timeout {timeout:g} s",
+        *([f"start method {case.start_method}"] if case.start_method else []),
     ]
     unknown = "" if case.knows_limits else " (the record does not say which the run had)"
     return ", ".join(said) + unknown
@@ -132,7 +133,8 @@ def print_outcome(console: Console, case: Case, order: Order, outcome: Outcome, 
     """That it loaded, and what it is made of; or the whole diagnosis."""
     lines = Lines(console)
     if outcome.error is None:
-        lines.add("now", [f"{wanted(order)} loaded{_times(outcome)}"], "bold green")
+        times = f", {order.repeat} times" if order.repeat > 1 else ""
+        lines.add("now", [f"{wanted(order)} loaded{times}"], "bold green")
     else:
         lines.add("now", [_failed(order, outcome)], "bold red")
         _failure_rows(lines, case, outcome)
@@ -140,10 +142,6 @@ def print_outcome(console: Console, case: Case, order: Order, outcome: Outcome, 
         _loaded_rows(lines, outcome.loaded)
     if order.memray_file is not None:
         lines.add("memray", _memray(order.memray_file, peak_bytes))
-
-
-def _times(outcome: Outcome) -> str:
-    return "" if len(outcome.loaded) == 1 else f", {len(outcome.loaded)} times of {len(outcome.loaded)}"
 
 
 def _failed(order: Order, outcome: Outcome) -> str:
@@ -218,22 +216,25 @@ def next_command(case: Case, target: str, order: Order, outcome: Outcome) -> tup
     if outcome.error is None:
         run_id = case.id.rpartition(".")[0]
         if order.part is None and order.repeat == 1:
-            return _again(case, target, "--repeat 20"), "loads it with other random numbers"
+            return _again(case, target, order, "--repeat 20"), "loads it with other random numbers"
         return f"holdfast report {run_id}", "all that is known of that run"
     cause = outcome.incident.cause if outcome.incident else ""
     is_split = order.part is not None and order.part.num_workers > 1
     if is_split and not cause.startswith(_OF_MEMORY):
         return f"holdfast report {case.id.rpartition('.')[0]}", "all that is known of that run"
     if cause.startswith(_OF_MEMORY):
-        return _again(case, target, "--memray"), "shows who allocates the memory"
+        return _again(case, target, order, "--memray"), "shows who allocates the memory"
     if is_crash(cause):
-        return _again(case, target, "--gdb"), "stops where it crashes"
-    return _again(case, target, "--pdb"), f"stops where it {'hangs' if cause == 'hang' else 'raises'}"
+        return _again(case, target, order, "--gdb"), "stops where it crashes"
+    return _again(case, target, order, "--pdb"), f"stops where it {'hangs' if cause == 'hang' else 'raises'}"
 
 
-def _again(case: Case, target: str, option: str) -> str:
+def _again(case: Case, target: str, order: Order, option: str) -> str:
+    """This command once more: with whatever the record does not know."""
     named = "" if target == case.target else f" --dataset {shlex.quote(target)}"
-    return f"holdfast replay {case.id}{named} {option}"
+    is_chosen = order.part is None and order.index != as_index(case.index)
+    chosen = f" --index {shlex.quote(repr(order.index))}" if is_chosen else ""
+    return f"holdfast replay {case.id}{named}{chosen} {option}"
 
 
 def _of_the_user(lines: list[str]) -> list[str]:

@@ -4,7 +4,7 @@
                                    └─► part(case)     elements of one worker's part of an iterable dataset
 
 A record may be of any version and full of anything: a field of another type than it should have counts as not there.
-JSON has no tuples: an index that was written as a list was a tuple. One that was an object is in no record.
+An index that was an object is in no record.
 
 Pure, and without torch. Runs in: main process.
 """
@@ -65,7 +65,6 @@ class Case:
     index: Any
     """As it was written; None: it is of no single sample."""
     worker_id: int | None
-    epoch: int | None
     batch: int | None
     num_workers: int
     batch_size: int | None
@@ -100,7 +99,6 @@ def case_of(run: Run, number: int) -> Case:
         time=_seconds(entry, "time"),
         index=entry.get("sample_index"),
         worker_id=_whole(entry, "worker_id"),
-        epoch=_whole(entry, "epoch"),
         batch=_whole(entry, "batch"),
         num_workers=_whole(run.start, "num_workers") or 0,
         batch_size=_whole(run.start, "batch_size"),
@@ -132,7 +130,12 @@ def sample(case: Case) -> Any:
             f"The index of incident {case.id} was {told}: objects and very long texts are in no record. "
             f"Say it yourself, as in --index 17 or --index \"'a name'\"."
         )
-    return _as_tuples(told)
+    return as_index(told)
+
+
+def as_index(told: Any) -> Any:
+    """As it was before it was written: JSON has no tuples."""
+    return tuple(map(as_index, told)) if isinstance(told, list) else told
 
 
 def part(case: Case) -> Part:
@@ -173,10 +176,6 @@ def _no_such(run: Run, number: int) -> str:
     more = " There were more than its record holds." if run.is_full else ""
     span = f"{run.id}.{known[0]}" if len(known) == 1 else f"{run.id}.{known[0]} to {run.id}.{known[-1]}"
     return f"Run {run.id} has no incident {number}, but {span}.{damaged}{more} 'holdfast replay {run.id}' lists them."
-
-
-def _as_tuples(told: Any) -> Any:
-    return tuple(map(_as_tuples, told)) if isinstance(told, list) else told
 
 
 def _text(entry: Mapping[str, Any], name: str) -> str:

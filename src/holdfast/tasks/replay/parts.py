@@ -40,12 +40,6 @@ def parts_of(sample: Any) -> tuple[Part, ...]:
     return tuple(islice(_walk(sample, "", _DEEPEST), _MOST_PARTS))
 
 
-def total_bytes(parts: tuple[Part, ...]) -> int | None:
-    """Of all arrays, texts and bytes that are told; None: there is none."""
-    sizes = [part.nbytes for part in parts if part.nbytes is not None]
-    return sum(sizes) if sizes else None
-
-
 def _walk(value: Any, path: str, depth: int) -> Iterator[Part]:
     try:
         yield _part(value, path[:_LONGEST_PATH])
