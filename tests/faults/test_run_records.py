@@ -78,6 +78,8 @@ def test_an_error_carries_the_id_of_its_incident() -> None:
         list(loader)
     assert caught.value.incident is loader.incidents[-1]
     assert caught.value.incident.id == f"{the_run().id}.2"
+    assert f"holdfast replay {the_run().id}.2   load this sample alone" in str(caught.value)
+    assert str(caught.value).endswith(f"holdfast report {the_run().id}")
 
 
 def test_after_a_kill_of_the_main_process_the_record_is_there_without_an_end(home: Path) -> None:

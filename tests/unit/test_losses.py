@@ -88,6 +88,15 @@ def test_a_sample_that_crashed_is_named_with_its_worker_and_its_batch() -> None:
     assert any('on_error="skip"' in line for line in others)
 
 
+def test_a_sample_in_the_record_can_be_replayed_by_its_id() -> None:
+    """The command loads it alone; another shows the whole run. Without a record neither could."""
+    told = str(losses.given_up(lost(), [10, 17, 12], 5, 8, 2, incident_id="7f3a.2"))
+    assert "             holdfast replay 7f3a.2   load this sample alone, under the same limits" in told
+    assert told.endswith("\n  report     holdfast report 7f3a")
+    assert "loader.dataset[17]" not in told
+    assert "holdfast re" not in str(ALL["sample"])
+
+
 def test_a_sample_that_hung_comes_with_its_stack() -> None:
     """Where it was is said, and the frames are among the evidence."""
     assert type(ALL["hung"]) is WorkerTimeout

@@ -171,6 +171,7 @@ def test_an_index_that_fails_at_being_looked_at_does_not_stop_training() -> None
 ALLOWED = {
     *("holdfast", "version", "kind", "id", "time"),
     *("holdfast_version", "torch_version", "python_version", "num_workers", "start_method", "batch_size"),
+    "sample_timeout_s",
     *("dataset", "dataset_length", "rank", "world_size", "front", "function"),
     *("on_error", "memory_limit_bytes", "memory_budget_bytes"),
     *("platform", "cpus", "script", "target", "host", "pid", "process_started"),

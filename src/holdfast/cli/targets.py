@@ -37,6 +37,15 @@ def load_dataset(target: str) -> Any:
     return dataset
 
 
+def load_function(target: str) -> Any:
+    """What can be called and is named so, such as a collate_fn. click.UsageError, with the remedy, if there is none."""
+    module_name, name = split(target)
+    found = _attribute(_import(module_name, target), name, target)
+    if not callable(found):
+        raise click.UsageError(f"{target} is no function, but {_kind(found)}: it cannot be called.")
+    return found
+
+
 def split(target: str) -> tuple[str, str]:
     """The module, or the path of its file, and the name in it."""
     module, _, name = target.rpartition(":")

@@ -8,7 +8,9 @@
       evidence   SIGILL, ILL_ILLOPN at libfast.so+0x1110 decode_block
       done       the worker was restarted each time; its other batches are not affected
       try        rebuild libfast.so without avx512f (-march=x86-64-v3), or install a build for this CPU
+                 holdfast replay 7f3a.2   load this sample alone, under the same limits
                  DataLoader(..., on_error="skip")   go on without it
+      report     holdfast report 7f3a
 
 No line is longer than WIDTH, none ends in a space, and a label without text is left out.
 Standard library only. Runs in: main process.
@@ -29,7 +31,7 @@ from holdfast.diagnosis.wording import one_line
 from holdfast.incident import Incident, bounded_repr
 
 WIDTH = 120
-LABELS = ("where", "cause", "evidence", "done", "try")
+LABELS = ("where", "cause", "evidence", "done", "try", "report")
 _INDENT = "  "
 _LABEL_WIDTH = 11
 _MOST_LINES = 16
@@ -55,6 +57,7 @@ class Account:
     lost_with_it: tuple[Any, ...] = ()  # the other samples of a batch that is not delivered
     who: str = ""  # where it was no worker: "supervisor", "main process"
     seen_at: float | None = None  # time.time(); None: now
+    incident_id: str = ""  # in the record of the run, "7f3a.2"; empty: it is in none
     may_be_skipped: bool = True  # False where on_error has no say, as for ImportError and MemoryError
 
 
@@ -115,6 +118,7 @@ def _texts(account: Account) -> Iterator[list[str]]:
     yield [*diagnosis.evidence, *(f"ruled out, {text}" for text in diagnosis.ruled_out)]
     yield [account.done, _others(account)]
     yield [*diagnosis.advice, *_advice_on_sample(account)]
+    yield [f"holdfast report {account.incident_id.rpartition('.')[0]}" if account.incident_id else ""]
 
 
 def _position(account: Account) -> str:
@@ -143,6 +147,8 @@ def _advice_on_sample(account: Account) -> list[str]:
     alone = (
         f"loader.dataset[{_index(account.sample_index)}]   load this sample alone, in a Python that may crash or hang"
     )
+    if account.incident_id:
+        alone = f"holdfast replay {account.incident_id}   load this sample alone, under the same limits"
     skip = 'DataLoader(..., on_error="skip")   go on without it'
     return [alone, skip] if account.may_be_skipped else [alone]
 

@@ -25,7 +25,9 @@ _SIGABRT, _SIGKILL = 6, 9
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def given_up(lost: WorkerLost, indices: list[Any], epoch: int, batch: int, deaths: int) -> WorkerError:
+def given_up(
+    lost: WorkerLost, indices: list[Any], epoch: int, batch: int, deaths: int, *, incident_id: str = ""
+) -> WorkerError:
     """A sample, or a batch, cost the worker's life or took too long, and there will be no further attempt."""
     index = _in_hand(lost, indices)
     others = [other for k, other in enumerate(indices) if index is None or k != lost.doing.position]
@@ -41,6 +43,7 @@ def given_up(lost: WorkerLost, indices: list[Any], epoch: int, batch: int, death
         attempts=deaths,
         done="the worker was restarted each time; its other batches are not affected",
         lost_with_it=tuple(others),
+        incident_id=incident_id,
     )
     return kind_of(lost)(message.render(account), worker_id=lost.worker_id, sample_index=index)
 
@@ -68,7 +71,7 @@ def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
     return TooManyRestarts(message.render(account), worker_id=lost.worker_id)
 
 
-def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
+def stream_lost(lost: WorkerLost, elements: int, *, incident_id: str = "") -> WorkerError:
     """An element of an iterable ends every worker that asks for it."""
     account = Account(
         diagnosis=lost.diagnosis,
@@ -79,6 +82,7 @@ def stream_lost(lost: WorkerLost, elements: int) -> WorkerError:
         else f"loading element {elements} of its part of the iterable dataset",
         done=f"its part of the iterable dataset ends after {elements} elements: an iterator cannot be moved past the "
         f"next one; what it had delivered is good, and the other workers go on",
+        incident_id=incident_id,
     )
     return kind_of(lost)(message.render(account), worker_id=lost.worker_id)
 

@@ -26,6 +26,8 @@ def raise_failure(failure: Failure, noted: Incident, note: str = "") -> NoReturn
     attach(error, noted)
     if note:
         add_note(error, note)
+    if noted.id and noted.sample_index is not None:
+        add_note(error, f"holdfast replay {noted.id}   load this sample alone, under the same limits")
     try:
         raise error
     finally:

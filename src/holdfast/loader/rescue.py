@@ -235,7 +235,7 @@ class Rescue:
                 noted = losses.incident(lost, indices, said, **place)
                 self._ledger.note(noted)
             if fate is Fate.RAISE:
-                error = losses.given_up(lost, indices, bad.epoch, batch, deaths)
+                error = losses.given_up(lost, indices, bad.epoch, batch, deaths, incident_id=noted.id)
                 self._units.fail(unit, self._blame(error, noted))
 
         self._due.append((lost, judge))
@@ -245,7 +245,7 @@ class Rescue:
         elements = self._progress.elements(worker_id)
         if decision is Decision.BAD_SAMPLE:
             noted = self._note(lost, state, "raised", deaths)
-            error = losses.stream_lost(lost, elements + lost.doing.position)
+            error = losses.stream_lost(lost, elements + lost.doing.position, incident_id=noted.id)
             self._deliveries.lose_stream(worker_id, self._blame(error, noted))
             return
         self._progress.pass_over_collate(worker_id, lost.doing.span)
@@ -255,7 +255,8 @@ class Rescue:
         def judge() -> None:
             noted = self._note(lost, state, "raised" if fate is Fate.RAISE else "skipped", deaths)
             if fate is Fate.RAISE:
-                error = losses.given_up(lost, [], self._bad.epoch, self._deliveries.batch_number(unit), deaths)
+                batch = self._deliveries.batch_number(unit)
+                error = losses.given_up(lost, [], self._bad.epoch, batch, deaths, incident_id=noted.id)
                 self._units.fail(unit, self._blame(error, noted))
             else:
                 places = range(elements, elements + lost.doing.span)

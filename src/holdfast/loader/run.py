@@ -112,6 +112,7 @@ def _facts(loader: Any, start_method: str | None, budget_bytes: int | None) -> R
         num_workers=loader.num_workers,
         start_method=start_method,
         batch_size=loader.batch_size,
+        sample_timeout_s=loader.sample_timeout,
         dataset=type(loader.dataset).__name__,
         dataset_length=_length(loader.dataset),
         rank=rank,

@@ -44,6 +44,7 @@ class RunFacts:
     """None: it has none, or does not know it."""
     rank: int | None = None
     world_size: int | None = None
+    sample_timeout_s: float | None = None
     python_version: str = field(default_factory=platform.python_version)
     front: str = "DataLoader"
     """What the user made: that, or what runs calls."""

@@ -1,0 +1,63 @@
+"""Datasets for `holdfast bench`: good, random, and with samples that fail.
+
+Runs in: the child processes of that command, and their workers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+
+class Good(Dataset[tuple[torch.Tensor, int]]):
+    """With random numbers, which are the same for the same seed. It prints, as datasets do."""
+
+    def __len__(self) -> int:
+        return 256
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        print("loading", index)
+        return torch.rand(8), index
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(64))
+
+
+class Unsteady(Good):
+    """Never the same twice."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.rand(8), int.from_bytes(os.urandom(4), "little")
+
+
+class Bad(Good):
+    """One raises, a later one crashes."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 5:
+            raise ValueError("not a [bold]JPEG[/bold] \x1b[31mfile")
+        if index == 40:
+            ctypes.string_at(0)
+        return super().__getitem__(index)
+
+
+class Hangs(Good):
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 5:
+            time.sleep(3600)
+        return super().__getitem__(index)
+
+
+def collated(samples: list[Any]) -> dict[str, int]:
+    return {"count": len(samples)}
+
+
+number = 1
