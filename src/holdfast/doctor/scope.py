@@ -1,0 +1,35 @@
+"""What the checks look at: this machine, as deep as was asked for, and what the dataset brought along.
+
+Found out once, however many checks ask. Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.cgroup_files import ROOT
+from holdfast.doctor import libraries, torch_probe
+from holdfast.doctor.libraries import Found
+from holdfast.doctor.torch_probe import TorchProbe
+
+
+@dataclass(frozen=True)
+class Scope:
+    deep: bool = False
+    """Every library that is installed, and all of its code."""
+    mapped: tuple[str, ...] = ()
+    """Files that a process has mapped which has loaded samples of the dataset."""
+    start_method: str = ""
+    """How the loader will start its workers; "": as the platform does."""
+    root: Path = field(default=ROOT)
+    """For recorded trees."""
+
+    @functools.cached_property
+    def libraries(self) -> Found:
+        return libraries.find(self.deep, self.mapped)
+
+    @functools.cached_property
+    def torch(self) -> TorchProbe:
+        return torch_probe.probe()
