@@ -49,10 +49,10 @@ class Check(Protocol):
         """What that means. Pure; never empty."""
 
 
-ALL: tuple[Check, ...] = (
-    library_machine,
-    cpu_level,
-    instructions,
+OF_LIBRARIES: tuple[Check, ...] = (library_machine, cpu_level, instructions)
+"""They look at what a dataset has loaded as well, once it has."""
+
+OF_MACHINE: tuple[Check, ...] = (
     memory,
     swap,
     shared_memory,
@@ -69,6 +69,8 @@ ALL: tuple[Check, ...] = (
     container,
     ray,
 )
+
+ALL = (*OF_LIBRARIES, *OF_MACHINE)
 
 
 def examine(

@@ -21,6 +21,8 @@ class Scope:
     """Every library that is installed, and all of its code."""
     mapped: tuple[str, ...] = ()
     """Files that a process has mapped which has loaded samples of the dataset."""
+    has_dataset: bool = False
+    """Whether a dataset is looked at too: what it does tells more than what is installed."""
     start_method: str = ""
     """How the loader will start its workers; "": as the platform does."""
     root: Path = field(default=ROOT)

@@ -48,9 +48,9 @@ def judge(facts: Facts) -> list[Finding]:
         Finding(
             NAME,
             Level.NOTE,
-            f"this container ({kinds}) has no init: its first process is {facts.first_process}",
+            f"this container ({kinds}) has no init that is known: its first process is {facts.first_process}",
             evidence=(f"/proc/1/comm is {facts.first_process}",),
-            consequence="processes that lose their parent stay as zombies, and count against its limit of processes",
+            consequence="processes that lose their parent may stay as zombies, and count against limits of processes",
             remedy=("docker run --init ...", "shareProcessNamespace: true  # in a pod of Kubernetes"),
         )
     ]

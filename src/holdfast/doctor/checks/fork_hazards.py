@@ -56,11 +56,12 @@ class Facts:
     installed: tuple[str, ...]
     """Of the packages above."""
     start_method: str
+    has_dataset: bool = False
 
 
 def look(scope: Scope) -> Facts:
     installed = tuple(hazard.package for hazard in HAZARDS if installed_version(hazard.package) is not None)
-    return Facts(installed, scope.start_method or default_start_method())
+    return Facts(installed, scope.start_method or default_start_method(), scope.has_dataset)
 
 
 def among(modules: Iterable[str]) -> list[Hazard]:
@@ -74,6 +75,8 @@ def judge(facts: Facts) -> list[Finding]:
         return [ok(NAME, f"workers are started by {facts.start_method}, and inherit nothing")]
     if not facts.installed:
         return [ok(NAME, "none of the packages known for them is installed")]
+    if facts.has_dataset:
+        return [ok(NAME, f"installed: {', '.join(facts.installed)}; what the dataset does, 'before fork' says")]
     return [
         Finding(
             NAME,

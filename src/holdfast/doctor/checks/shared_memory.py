@@ -67,7 +67,7 @@ def judge(facts: Facts) -> list[Finding]:
                 Level.WARNING,
                 f"/dev/shm is small: {size(facts.total_bytes)}, as containers have it by default",
                 evidence=(_room(facts),),
-                consequence="torch's own loader and NCCL die of SIGBUS (Bus error) on it; holdfast's batches are elsewhere",
+                consequence="torch's own loader and NCCL die of a bus error on it; holdfast's batches are not in it",
                 remedy=_LARGER,
             )
         ]
