@@ -41,7 +41,7 @@ def judge(facts: Facts) -> list[Finding]:
             evidence=(f"{_VERSION}={version}",),
             consequence="the driver's disk goes with the cluster, and the records of runs with it",
             remedy=(
-                "import os; os.environ['HOLDFAST_HOME'] = '/Workspace/Shared/holdfast'  # before the first loader",
+                "import os; os.environ['HOLDFAST_HOME'] = '/Volumes/main/default/holdfast'  # before the first loader",
             ),
         )
     ]

@@ -6,6 +6,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ class Facts:
 
 
 def look(scope: Scope) -> Facts:
-    limits = [*_of_user(), *_of_cgroups(scope)]
+    limits = [*_of_user(), *_of_cgroups(scope), *_of_machine(scope)]
     return Facts(available_cpus(), tuple(limits))
 
 
@@ -71,6 +72,16 @@ def _of_cgroups(scope: Scope) -> list[Limit]:
             if most is not None and used is not None:
                 found.append(Limit(f"of the cgroup {directory}", most, used, "docker run --pids-limit -1 ..."))
     return found
+
+
+def _of_machine(scope: Scope) -> list[Limit]:
+    kernel = scope.root / "proc/sys/kernel"
+    limits = [most for name in ("pid_max", "threads-max") if (most := kernel_files.number(kernel / name)) is not None]
+    running = re.search(r"\d+/(\d+)", kernel_files.text(scope.root / "proc/loadavg") or "")
+    if not limits or running is None:
+        return []
+    remedy = "sudo sysctl kernel.pid_max=4194304 kernel.threads-max=4194304"
+    return [Limit("of the machine", min(limits), int(running[1]), remedy)]
 
 
 def judge(facts: Facts) -> list[Finding]:

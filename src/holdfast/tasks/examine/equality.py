@@ -107,12 +107,18 @@ def _equal_arrays(first: Any, second: Any) -> bool:
         return False
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(first, torch.Tensor):
-        if first.layout is not torch.strided or first.is_quantized:
-            return _equal_objects(first, second)
+        if first.layout is not torch.strided or first.is_quantized or first.is_nested:
+            return bool(torch.equal(_dense(first), _dense(second)))
         return bool(((first == second) | (first.isnan() & second.isnan())).all())
     assert numpy is not None
     can_be_nan = first.dtype.kind in "fc"
     return bool(numpy.array_equal(first, second, equal_nan=can_be_nan))
+
+
+def _dense(tensor: Any) -> Any:
+    if tensor.is_nested:
+        return tensor.to_padded_tensor(0.0)
+    return tensor.dequantize() if tensor.is_quantized else tensor.to_dense()
 
 
 def _equal_objects(first: Any, second: Any) -> bool:

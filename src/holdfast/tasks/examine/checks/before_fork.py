@@ -8,10 +8,9 @@ from __future__ import annotations
 from holdfast.diagnosis.wording import plural
 from holdfast.doctor.checks import fork_hazards
 from holdfast.doctor.finding import Finding, Level, ok, some_of
-from holdfast.tasks.examine.seen import Made, Seen
+from holdfast.tasks.examine.seen import Made, Pickled, Seen
 
 NAME = "before fork"
-_SPAWN = 'DataLoader(..., multiprocessing_context="spawn")  # workers inherit nothing'
 
 
 def judge(seen: Seen) -> list[Finding]:
@@ -20,13 +19,13 @@ def judge(seen: Seen) -> list[Finding]:
     made = seen.made
     if seen.start_method != "fork":
         return [ok(NAME, f"workers are started by {seen.start_method}, and inherit nothing")]
-    found = [*_opened(made), *_threads(made), *_cuda(seen, made), *_opened_later(seen)]
+    found = [*_opened(seen, made), *_threads(seen, made), *_cuda(seen, made), *_opened_later(seen)]
     hazards = [hazard.module for hazard in fork_hazards.among(made.modules)]
     imports = f"; it imports {', '.join(hazards)}, to be used in workers only" if hazards else ""
     return found or [ok(NAME, f"nothing is opened, no thread is started{imports}")]
 
 
-def _opened(made: Made) -> list[Finding]:
+def _opened(seen: Seen, made: Made) -> list[Finding]:
     if not made.opened:
         return []
     hazards = [hazard for hazard in fork_hazards.among(made.modules) if "opened" in hazard.why or "made" in hazard.why]
@@ -42,17 +41,23 @@ def _opened(made: Made) -> list[Finding]:
             consequence="all workers share one handle and its position: wrong data, errors of the library, or a hang",
             remedy=(
                 "if self.file is None: self.file = open(self.path)  # in __getitem__; in __init__: self.file = None",
-                _SPAWN,
+                *_spawn(seen),
             ),
         )
     ]
+
+
+def _spawn(seen: Seen) -> tuple[str, ...]:
+    """Another way out, for a dataset that can be sent."""
+    can_be_sent = isinstance(seen.pickled, Pickled) and seen.pickled.nbytes is not None
+    return ('DataLoader(..., multiprocessing_context="spawn")  # workers inherit nothing',) if can_be_sent else ()
 
 
 def _open(number: int) -> str:
     return "a file or connection is" if number == 1 else f"{number} files or connections are"
 
 
-def _threads(made: Made) -> list[Finding]:
+def _threads(seen: Seen, made: Made) -> list[Finding]:
     if not made.python_threads and not made.native_threads:
         return []
     native = [f"{plural(made.native_threads, 'thread')} of native libraries"] if made.native_threads else []
@@ -63,7 +68,10 @@ def _threads(made: Made) -> list[Finding]:
             "importing or making the dataset starts threads before the workers are forked",
             evidence=(*some_of(f"thread {name}" for name in made.python_threads), *native),
             consequence="threads do not survive a fork, and the locks they hold stay held: a worker hangs on one",
-            remedy=("if self.client is None: self.client = connect()  # in __getitem__, not in __init__", _SPAWN),
+            remedy=(
+                "if self.client is None: self.client = connect()  # in __getitem__, not in __init__",
+                *_spawn(seen),
+            ),
         )
     ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from holdfast.diagnosis.wording import size
 from holdfast.doctor.finding import Finding, Level, ok
-from holdfast.tasks.examine.seen import Lost, Pickled, Seen
+from holdfast.tasks.examine.seen import Lost, Made, Pickled, Seen
 
 NAME = "pickling"
 _LARGE_BYTES = 256 << 20
@@ -45,9 +45,15 @@ def _does_not(seen: Seen, pickled: Pickled) -> Finding:
         consequence=_when(seen),
         remedy=(
             f"{_attribute(pickled.path)} = None  # in __init__; open or make it on first use in __getitem__",
-            'DataLoader(..., multiprocessing_context="fork")  # sends nothing',
+            *_fork(seen),
         ),
     )
+
+
+def _fork(seen: Seen) -> tuple[str, ...]:
+    """Another way out, for a dataset that bears it."""
+    bears_it = isinstance(seen.made, Made) and not seen.made.opened and not seen.made.python_threads
+    return ('DataLoader(..., multiprocessing_context="fork")  # sends nothing',) if bears_it else ()
 
 
 def _attribute(path: str) -> str:
@@ -61,7 +67,7 @@ def _lost(seen: Seen, lost: Lost) -> Finding:
         f"pickling the dataset: the process {lost.summary}",
         evidence=(lost.because, *(line for line in lost.evidence if line != lost.because)),
         consequence=_when(seen),
-        remedy=('DataLoader(..., multiprocessing_context="fork")  # sends nothing',),
+        remedy=_fork(seen) or ("self.data = holdfast.share(self.data)  # in __init__: what is large is sent once",),
     )
 
 
