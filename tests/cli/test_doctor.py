@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -166,6 +167,27 @@ def test_a_pipe_gets_whole_lines() -> None:
 def test_the_summary_counts() -> None:
     assert summary([FINDINGS[1]]) == "nothing found that would kill a loader; 1 check well"
     assert summary([FINDINGS[0], FINDINGS[0], FINDINGS[1]]) == "2 problems; 1 check well"
+
+
+def test_on_a_terminal_it_has_colour_and_its_width(doctor: Any, tmp_path: Path) -> None:
+    """A real one, of 80 columns: nothing of it is left when it is piped."""
+    pexpect = pytest.importorskip("pexpect")
+    path = os.pathsep.join([str(install_torch(tmp_path / "installed")), *sys.path])
+    variables = {"PYTHONPATH": path, "TERM": "xterm-256color", "RAY_JOB_ID": "7"}
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "holdfast", "doctor"],
+        env={name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variables,
+        dimensions=(60, 80),
+        timeout=LIMIT_S,
+        encoding="utf-8",
+    )
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert "\x1b[1;36mnote\x1b[0m  \x1b[1mRay\x1b[0m" in child.before
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before).replace("\r", "").splitlines()
+    assert [line for line in plain if len(line) > 80 and "  # " not in line and "next" not in line] == []
 
 
 # --- torch -----------------------------------------------------------------------------------------------------------

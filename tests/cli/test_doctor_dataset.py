@@ -114,7 +114,7 @@ def doctor(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             timeout=LIMIT_S,
             check=False,
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": path, "HOLDFAST_HOME": str(tmp_path / "home")},
         )
 
     return run
@@ -135,9 +135,12 @@ def said(finding: dict[str, Any]) -> str:
     return "\n".join((finding["what"], *finding["evidence"], finding["consequence"], *finding["remedy"]))
 
 
-def test_a_dataset_that_is_well(doctor: Any) -> None:
-    """A line for each check, the next command, exit status 0; what the dataset prints is no data."""
+def test_a_dataset_that_is_well(doctor: Any, tmp_path: Path) -> None:
+    """A line for each check, and the next command; what the dataset prints is no data. It is no run of the user's: no
+    record of it is kept.
+    """
     done = doctor("data:well")
+    assert not (tmp_path / "home").exists()
     assert "loading" not in done.stdout
     assert "loading 99" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("next  holdfast scan data:well ")
@@ -279,7 +282,7 @@ def test_handles_of_databases_are_found_before_the_fork(doctor: Any, tmp_path: P
 
 @pytest.mark.long
 def test_libraries_that_a_dataset_has_loaded_are_looked_at(doctor: Any, tmp_path: Path) -> None:
-    """Wherever they lie: one that says it needs a CPU that there is not, and was loaded from the dataset's own folder."""
+    """Wherever they lie: one more than are installed, from the folder of the dataset."""
     library = compile_library(tmp_path, NULL_WRITE, name="mine")
     (tmp_path / "loads.py").write_text(f"import ctypes\nctypes.CDLL({str(library)!r})\ndataset = [1, 2, 3]\n")
     _, with_it = read(doctor("loads:dataset", "--json"))

@@ -190,6 +190,7 @@ ROWS = (
         WARNING,
         ("64.0 MiB, as containers have it", "--shm-size=8g"),
     ),
+    Row("no Linux", shared_memory, shared_memory.Facts(), OK, ("not of a size",)),
     Row("a large /dev/shm", shared_memory, shared_memory.Facts(True, True, 8 * GB, 8 * GB), OK),
     Row("few descriptors", descriptors, descriptors.Facts(128, 128), PROBLEM, ("ulimit -Hn is 128",)),
     Row("some descriptors", descriptors, descriptors.Facts(1024, 1024), WARNING, ("--ulimit nofile",)),

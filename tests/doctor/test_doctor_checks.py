@@ -21,11 +21,10 @@ def test_a_check_says_what_the_facts_mean(row: Row) -> None:
     assert [words for words in FORBIDDEN if words in said] == []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_finding_has_all_its_parts(row: Row) -> None:
+def test_every_finding_has_all_its_parts() -> None:
     """What, evidence, consequence and remedy; of what is well one line, and nothing else."""
-    for finding in row.check.judge(row.facts):
-        assert finding.check == row.check.NAME
+    for check, finding in [(row.check, finding) for row in ROWS for finding in row.check.judge(row.facts)]:
+        assert finding.check == check.NAME
         assert finding.what
         assert "\n" not in finding.what + finding.consequence + "".join((*finding.evidence, *finding.remedy))
         parts = (finding.evidence, finding.consequence, finding.remedy)

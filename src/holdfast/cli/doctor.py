@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from holdfast.cli import console, targets
 from holdfast.cli.doctor_text import print_findings, summary
@@ -81,7 +82,7 @@ def _steps(talk: Console) -> Iterator[Callable[[str], None]]:
         yield lambda step: None
         return
     with talk.status("looking") as status:
-        yield lambda step: status.update(f"looking at {step}")
+        yield lambda step: status.update(Text(step))
 
 
 def _look_at_dataset(scope: Scope, target: str, samples: int, limit_s: float, on_step: Callable[[str], None]) -> Seen:

@@ -20,6 +20,7 @@ from holdfast.doctor.finding import Finding, Level
 _STYLES = {Level.PROBLEM: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold cyan", Level.OK: "green"}
 _NARROW = 60
 _LABEL = 13  # "consequence", and two spaces
+_SHORT = {"evidence": "seen", "consequence": "so"}
 _LONGEST_CHECK = 22
 _NO_END = 10_000
 
@@ -54,10 +55,9 @@ def _print_finding(console: Console, finding: Finding) -> None:
         for number, line in enumerate(filter(None, lines)):
             _print_wrapped(console, label if number == 0 else " ", clean(line))
     for number, line in enumerate(finding.remedy):
-        console.print(
-            Text.assemble((_label(console, "try" if number == 0 else " "), "dim"), (clean(line), "bold")),
-            soft_wrap=True,
-        )
+        code, mark, comment = clean(line).partition("  # ")
+        label = _label(console, "try" if number == 0 else " ")
+        console.print(Text.assemble((label, "dim"), (code, "bold"), (f"{mark}{comment}", "dim")), soft_wrap=True)
     console.print()
 
 
@@ -70,11 +70,11 @@ def _print_wrapped(console: Console, label: str, text: str) -> None:
 
 
 def _label(console: Console, label: str) -> str:
-    """With the space after it: none on a narrow terminal but a mark, so that the text has room."""
+    """With the space after it: a shorter word on a narrow terminal, so that the text has room."""
     if not label:
         return "  "
     if console.width < _NARROW:
-        return f"  {label.strip()[:3]:<3} "
+        return f"  {_SHORT.get(label, label):<5}"
     return f"  {label:<{_LABEL}}"
 
 

@@ -55,7 +55,8 @@ def find(deep: bool, mapped: Iterable[str] = ()) -> Found:
     sources = (_installed(deep), (Library(path) for path in mapped if _is_library(path)))
     for source in sources:
         for library in source:
-            found.setdefault(os.path.realpath(library.path), library)
+            if library is not None:
+                found.setdefault(os.path.realpath(library.path), library)
             if time.monotonic() > deadline:
                 return Found(tuple(found.values()), is_whole=False)
     return Found(tuple(found.values()))
@@ -65,11 +66,12 @@ def _is_library(path: str) -> bool:
     return _LIBRARY.search(path) is not None
 
 
-def _installed(deep: bool) -> Iterator[Library]:
+def _installed(deep: bool) -> Iterator[Library | None]:
+    """None: nothing yet, and a moment to look at the clock."""
     return _in_directories() if deep else _of_packages()
 
 
-def _of_packages() -> Iterator[Library]:
+def _of_packages() -> Iterator[Library | None]:
     for name in _PACKAGES.split():
         try:
             files = metadata.distribution(name).files or ()
@@ -78,11 +80,12 @@ def _of_packages() -> Iterator[Library]:
         yield from (Library(str(file.locate()), name) for file in files if _is_library(file.name))
 
 
-def _in_directories() -> Iterator[Library]:
+def _in_directories() -> Iterator[Library | None]:
     owners = metadata.packages_distributions()
     for directory in _directories():
         for folder, below, names in os.walk(directory):
             below[:] = [name for name in below if name not in _NOT_ENTERED]
+            yield None
             for name in filter(_is_library, names):
                 path = Path(folder, name)
                 first = path.relative_to(directory).parts[0]

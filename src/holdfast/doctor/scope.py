@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.cgroup_files import ROOT
+from holdfast.diagnosis.native import mappings
 from holdfast.doctor import libraries, torch_probe
 from holdfast.doctor.libraries import Found
 from holdfast.doctor.torch_probe import TorchProbe
@@ -30,7 +31,9 @@ class Scope:
 
     @functools.cached_property
     def libraries(self) -> Found:
-        return libraries.find(self.deep, self.mapped)
+        """Those that are installed, and those that the dataset's process and this one have mapped."""
+        own = (mapping.path for mapping in mappings.of_self())
+        return libraries.find(self.deep, (*self.mapped, *own))
 
     @functools.cached_property
     def torch(self) -> TorchProbe:

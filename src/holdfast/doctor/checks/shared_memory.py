@@ -9,6 +9,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from holdfast.diagnosis.wording import size
@@ -24,6 +25,7 @@ _FULL_BYTES = 64 << 20
 @dataclass(frozen=True, slots=True)
 class Facts:
     exists: bool = True
+    """Or there need be none: it is Linux's."""
     is_writable: bool = True
     total_bytes: int = 0
     free_bytes: int = 0
@@ -31,6 +33,8 @@ class Facts:
 
 def look(scope: Scope) -> Facts:
     path = scope.root / "dev/shm"
+    if sys.platform != "linux":
+        return Facts()
     try:
         room = os.statvfs(path)
     except OSError:
@@ -49,6 +53,8 @@ def judge(facts: Facts) -> list[Finding]:
     if not facts.is_writable:
         remedy = ("sudo mount -o remount,rw /dev/shm && sudo chmod 1777 /dev/shm",)
         return [Finding(NAME, Level.PROBLEM, "/dev/shm cannot be written to", (_room(facts),), _NEEDED, remedy)]
+    if not facts.total_bytes:
+        return [ok(NAME, "not of a size that is known")]
     if facts.free_bytes < min(_FULL_BYTES, facts.total_bytes // 2):
         return [
             Finding(

@@ -17,8 +17,8 @@ from holdfast.diagnosis.wording import one_line, seconds
 from holdfast.doctor.finding import Finding
 from holdfast.tasks.examine import in_worker
 from holdfast.tasks.examine.checks import ALL
-from holdfast.tasks.examine.in_worker import Loads
-from holdfast.tasks.examine.seen import Around, Lost, Made, Pickled, Raised, Seen, Taken
+from holdfast.tasks.examine.in_worker import Loads, Which
+from holdfast.tasks.examine.seen import Around, Lost, Made, Pickled, Raised, Sample, Seen, Taken
 
 _EVIDENCE_LINES = 5
 _OURS = re.compile(r"<frozen |in_worker\.py|holdfast.(workers|cli).|and \d+ frames more")  # frames around the user's
@@ -72,16 +72,26 @@ class _Examination:
     def _take_some(self, length: int | None) -> list[Taken]:
         taken: list[Taken] = []
         for index in spread(self._plan.samples, length):
-            result = self._ask(f"loading sample {index}", in_worker.take, self._load, self._plan.target, index)
-            taken.append(Taken(index, result))
-            if isinstance(result, Lost) and result.is_hang:
+            taken += self._take(index, f"loading sample {index}")
+            if isinstance(taken[-1].result, Lost) and taken[-1].result.is_hang:
                 break
         return taken
 
     def _take_first(self) -> list[Taken]:
-        step = f"loading the first {self._plan.samples} samples"
-        result = self._ask(step, in_worker.take_first, self._load, self._plan.target, self._plan.samples)
-        return [Taken(one.index, one) for one in result] if isinstance(result, list) else [Taken(0, result)]
+        return self._take(range(self._plan.samples), "loading the first samples")
+
+    def _take(self, which: Which, step: str) -> list[Taken]:
+        """Load, load again, and where that differs twice more with equal seeds."""
+        result: list[Sample] | Raised | Lost = self._ask(step, in_worker.take, self._load, self._plan.target, which)
+        if isinstance(result, list):
+            step = f"{step} again"
+            result = self._ask(step, in_worker.take_again, self._load, self._plan.target, which, result)
+        if isinstance(result, list) and any(sample.differs_at for sample in result):
+            step = f"{step}, with equal seeds"
+            result = self._ask(step, in_worker.take_seeded, self._load, self._plan.target, which, result)
+        if isinstance(result, list):
+            return [Taken(sample.index, sample) for sample in result]
+        return [Taken(which if isinstance(which, int) else 0, result)]
 
     def _ask(self, step: str, call: Callable[..., Any], *args: Any) -> Any:
         """What the call returns, or how it cost its process."""

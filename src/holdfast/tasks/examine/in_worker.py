@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ Loads = Callable[[str], Any]
 _SEED = 20_240_229
 _GENERATORS = (("numpy.random", "Generator"), ("numpy.random", "RandomState"), ("torch", "Generator"))
 _GENERATOR_DEPTH = 3
+Which = int | range
+"""The index of a sample, or how many of the first ones of an iterable dataset."""
+
+_held: dict[Which, list[Any]] = {}  # the samples that were loaded last
 _made: dict[str, Any] = {}  # by target: the dataset; and "open": what was open once it was made
 
 
@@ -50,7 +55,7 @@ def make(load: Loads, target: str) -> Made | Raised:
     length, no_length = _length(dataset)
     return Made(
         type_name=type(dataset).__qualname__,
-        is_iterable=not hasattr(type(dataset), "__getitem__"),
+        is_iterable=_is_iterable(dataset),
         length=length,
         no_length=no_length,
         seconds=took,
@@ -83,38 +88,85 @@ def pickle_it(load: Loads, target: str) -> Pickled:
 
 
 class _Popen:
-    """In the place of a process that is being started."""
+    """In the place of a process that is being started: descriptors are sent as their numbers."""
+
+    DupFd = int
 
     def duplicate_for_child(self, fd: int) -> int:
         return fd
 
 
-def take(load: Loads, target: str, index: int) -> Sample | Raised:
-    """One sample of a map-style dataset."""
+def take(load: Loads, target: str, which: Which) -> list[Sample] | Raised:
+    """Load samples, and keep them to compare with."""
     dataset = _dataset(load, target)
-    result: Sample | Raised = _described(lambda: _sample(index, lambda: dataset[index]))
-    return result
+    _held.clear()
+    loaded: list[_Loaded] | Raised = _described(lambda: list(_loaded(dataset, which)))
+    if isinstance(loaded, Raised):
+        return loaded
+    _held[which] = [one.value for one in loaded]
+    return [
+        Sample(
+            index=one.index,
+            what=one_line(equality.describe(one.value), 200),
+            seconds=one.seconds,
+            again_s=one.seconds,
+            nbytes=equality.size(one.value),
+            peak_bytes=one.peak_bytes,
+            has_cuda=equality.has_cuda(one.value),
+        )
+        for one in loaded
+    ]
 
 
-def take_first(load: Loads, target: str, count: int) -> list[Sample] | Raised:
-    """The first samples of an iterable dataset; each is compared with that of another iterator of the same dataset."""
+def take_again(load: Loads, target: str, which: Which, samples: list[Sample]) -> list[Sample] | Raised:
+    """The same samples, once more: do they differ?"""
     dataset = _dataset(load, target)
-    result: list[Sample] | Raised = _described(lambda: list(_first_samples(dataset, count)))
-    return result
+    loaded: list[_Loaded] | Raised = _described(lambda: list(_loaded(dataset, which)))
+    if isinstance(loaded, Raised):
+        return loaded
+    return [
+        replace(sample, again_s=one.seconds, differs_at=one_line(equality.difference(value, one.value) or "", 120))
+        for sample, one, value in zip(samples, loaded, _held.get(which, ()), strict=False)
+    ]
 
 
-def _first_samples(dataset: Any, count: int) -> Iterator[Sample]:
-    for index in range(count):
-        elements: list[Any] = [iter(dataset)]
+def take_seeded(load: Loads, target: str, which: Which, samples: list[Sample]) -> list[Sample] | Raised:
+    """Twice more, with equal seeds: do they still differ?"""
+    dataset = _dataset(load, target)
+    twice: list[list[_Loaded]] | Raised = _described(lambda: [_seeded(dataset, which) for _ in range(2)])
+    if isinstance(twice, Raised):
+        return twice
+    differ = [equality.difference(one.value, other.value) is not None for one, other in zip(*twice, strict=False)]
+    return [replace(sample, differs_seeded=differs) for sample, differs in zip(samples, differ, strict=False)]
 
-        def element(at: int = index, fresh: list[Any] = elements) -> Any:
-            iterator = fresh.pop() if fresh else iter(dataset)
-            for _ in range(at):
-                next(iterator)
-            return next(iterator)
 
+def _seeded(dataset: Any, which: Which) -> list[_Loaded]:
+    _seed()
+    return list(_loaded(dataset, which))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    index: int
+    value: Any
+    seconds: float
+    peak_bytes: int | None
+
+
+def _loaded(dataset: Any, which: Which) -> Iterator[_Loaded]:
+    if isinstance(which, int):
+        yield _Loaded(which, *_measured(lambda: dataset[which]))
+        return
+    iterator: Any = None
+
+    def element() -> Any:
+        nonlocal iterator
+        iterator = iter(dataset) if iterator is None else iterator
+        return next(iterator)
+
+    for index in which:
         try:
-            yield _sample(index, element)
+            yield _Loaded(index, *_measured(element))
         except StopIteration:
             return
 
@@ -162,35 +214,19 @@ def _text(error: BaseException) -> str:
         return ""
 
 
+def _is_iterable(dataset: Any) -> bool:
+    """As a loader tells: torch's iterable datasets have a __getitem__, which raises."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(dataset, torch.utils.data.IterableDataset):
+        return True
+    return not hasattr(type(dataset), "__getitem__")
+
+
 def _length(dataset: Any) -> tuple[int | None, str]:
     if not hasattr(type(dataset), "__len__"):
         return None, ""
     length = _described(lambda: len(dataset))
     return (None, length.what) if isinstance(length, Raised) else (length, "")
-
-
-def _sample(index: int, load: Callable[[], Any]) -> Sample:
-    first, seconds, peak_bytes = _measured(load)
-    second, again_s, _ = _measured(load)
-    differs_at = equality.difference(first, second)
-    return Sample(
-        index=index,
-        what=one_line(equality.describe(first), 200),
-        seconds=seconds,
-        again_s=again_s,
-        nbytes=equality.size(first),
-        peak_bytes=peak_bytes,
-        differs_at=one_line(differs_at or "", 120),
-        differs_seeded=differs_at is not None and _differs_seeded(load),
-        has_cuda=equality.has_cuda(first),
-    )
-
-
-def _differs_seeded(load: Callable[[], Any]) -> bool:
-    _seed()
-    first = load()
-    _seed()
-    return equality.difference(first, load()) is not None
 
 
 def _seed() -> None:
