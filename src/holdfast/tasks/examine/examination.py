@@ -15,13 +15,17 @@ from typing import Any
 import holdfast
 from holdfast.diagnosis.wording import one_line, seconds
 from holdfast.doctor.finding import Finding
-from holdfast.tasks.examine import in_worker
+from holdfast.tasks.examine import in_worker, taking
 from holdfast.tasks.examine.checks import ALL
-from holdfast.tasks.examine.in_worker import Loads, Which
 from holdfast.tasks.examine.seen import Around, Lost, Made, Pickled, Raised, Sample, Seen, Taken
+from holdfast.tasks.examine.taking import Which
+from holdfast.tasks.examine.user_code import Loads
 
 _EVIDENCE_LINES = 5
-_OURS = re.compile(r"<frozen |in_worker\.py|holdfast.(workers|cli).|and \d+ frames more")  # frames around the user's
+_OURS = re.compile(
+    r"<frozen |(in_worker|taking|user_code|targets|calling)\.py|holdfast.(workers|cli|tasks).|and \d+ frames more"
+)
+"""Frames around those of the user's code."""
 _OF_THE_POOL = "ProcessPoolExecutor("  # advice that is about our own means here
 
 
@@ -82,13 +86,13 @@ class _Examination:
 
     def _take(self, which: Which, step: str) -> list[Taken]:
         """Load, load again, and where that differs twice more with equal seeds."""
-        result: list[Sample] | Raised | Lost = self._ask(step, in_worker.take, self._load, self._plan.target, which)
+        result: list[Sample] | Raised | Lost = self._ask(step, taking.take, self._load, self._plan.target, which)
         if isinstance(result, list):
             step = f"{step} again"
-            result = self._ask(step, in_worker.take_again, self._load, self._plan.target, which, result)
+            result = self._ask(step, taking.take_again, self._load, self._plan.target, which, result)
         if isinstance(result, list) and any(sample.differs_at for sample in result):
             step = f"{step}, with equal seeds"
-            result = self._ask(step, in_worker.take_seeded, self._load, self._plan.target, which, result)
+            result = self._ask(step, taking.take_seeded, self._load, self._plan.target, which, result)
         if isinstance(result, list):
             return [Taken(sample.index, sample) for sample in result]
         return [Taken(which if isinstance(which, int) else 0, result)]
