@@ -91,9 +91,9 @@ def findings_of(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, A
 
 
 def test_it_prints_its_findings_and_names_the_next_command(doctor: Any) -> None:
-    """Data on stdout, without colour in a pipe; what to run next on stderr. Notes are no problem: 0."""
+    """Data on stdout, without colour in a pipe; what to run next on stderr. Notes alone are no problem."""
     done = doctor(JPY_PARENT_PID="7")
-    assert done.returncode == 0
+    assert done.returncode == int(done.stdout.startswith("problem"))
     assert "\x1b" not in done.stdout + done.stderr
     assert "note  notebook\n  this runs in Jupyter\n  evidence     JPY_PARENT_PID is set\n" in done.stdout
     assert "  try          from holdfast import DataLoader" in done.stdout
@@ -137,7 +137,7 @@ FINDINGS = [
         "only 100 MiB of memory are left for workers, which is less than torch alone takes",
         ("cgroup v2 /sys/fs/cgroup/kubepods.slice/a-very-long-name-of-a-pod-that-goes-on: limit 4.0 GiB", "and more"),
         "the kernel kills a worker, or the trainer, with SIGKILL and without a word",
-        ("docker run --memory 16g ...  # or resources.limits.memory in Kubernetes, --mem in Slurm, and so on",),
+        ("docker run --memory 16g --shm-size 8g --pids-limit -1 --init ...  # or in Kubernetes, or Slurm, and so on",),
     ),
     ok("sample time and memory", "0.025 ms, the first 1.2 ms; 12.0 KiB each; 4.9 MiB of memory at most to load one"),
 ]
@@ -150,7 +150,8 @@ def test_it_fits_a_narrow_terminal(width: int) -> None:
     print_findings(Console(file=file, width=width, force_terminal=True, color_system=None, highlight=False), FINDINGS)
     lines = file.getvalue().splitlines()
     assert [line for line in lines if len(line) > width and "docker run" not in line] == []
-    assert sum("docker run" in line and "and so on" in line for line in lines) == 1
+    assert sum("docker run --memory 16g --shm-size 8g --pids-limit -1 --init ..." in line for line in lines) == 1
+    assert "so on" in lines[lines.index("") - 1]
     assert sum(line.startswith("ok  ") for line in lines) == 1
     assert lines[-1] == "1 problem; 1 check well"
 
@@ -184,7 +185,7 @@ def test_on_a_terminal_it_has_colour_and_its_width(doctor: Any, tmp_path: Path) 
     )
     child.expect(pexpect.EOF)
     child.close()
-    assert child.exitstatus == 0
+    assert child.exitstatus in (0, 1)
     assert "\x1b[1;36mnote\x1b[0m  \x1b[1mRay\x1b[0m" in child.before
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before).replace("\r", "").splitlines()
     assert [line for line in plain if len(line) > 80 and "  # " not in line and "next" not in line] == []

@@ -49,6 +49,12 @@ SEEN: dict[str, tuple[Seen, str, Level, tuple[str, ...]]] = {
     ),
     "empty": (seen(replace(MADE, length=0)), "dataset", Level.PROBLEM, ("has no samples",)),
     "iterable": (seen(replace(MADE, length=None, is_iterable=True)), "dataset", Level.OK, ("an iterable dataset",)),
+    "iterable and empty": (
+        replace(WELL, made=replace(MADE, length=None, is_iterable=True), taken=()),
+        "samples",
+        Level.PROBLEM,
+        ("gives no sample", "StopIteration"),
+    ),
     "does not pickle": (
         seen(pickled=Pickled(None, "dataset.transform.fn", "a lock")),
         "pickling",

@@ -55,18 +55,27 @@ def _print_finding(console: Console, finding: Finding) -> None:
         for number, line in enumerate(filter(None, lines)):
             _print_wrapped(console, label if number == 0 else " ", clean(line))
     for number, line in enumerate(finding.remedy):
-        code, mark, comment = clean(line).partition("  # ")
-        label = _label(console, "try" if number == 0 else " ")
-        console.print(Text.assemble((label, "dim"), (code, "bold"), (f"{mark}{comment}", "dim")), soft_wrap=True)
+        _print_remedy(console, "try" if number == 0 else " ", clean(line))
     console.print()
 
 
-def _print_wrapped(console: Console, label: str, text: str) -> None:
+def _print_remedy(console: Console, label: str, line: str) -> None:
+    """What is said about it stands beside it where there is room, and below it where there is not."""
+    code, mark, comment = line.partition("  # ")
+    first = _label(console, label)
+    is_beside = not console.is_terminal or len(first) + len(line) < console.width
+    beside = f"{mark}{comment}" if is_beside else ""
+    console.print(Text.assemble((first, "dim"), (code, "bold"), (beside, "dim")), soft_wrap=True)
+    if comment and not is_beside:
+        _print_wrapped(console, " ", f"# {comment}", style="dim")
+
+
+def _print_wrapped(console: Console, label: str, text: str, style: str = "") -> None:
     width = console.width if console.is_terminal else _NO_END
     first = _label(console, label)
     for number, line in enumerate(textwrap.wrap(text, max(10, width - len(first) - 1)) or [""]):
         before = first if number == 0 else " " * len(first)
-        console.print(Text.assemble((before, "dim"), line), soft_wrap=True)
+        console.print(Text.assemble((before, "dim"), (line, style)), soft_wrap=True)
 
 
 def _label(console: Console, label: str) -> str:

@@ -13,12 +13,25 @@ NAME = "samples"
 
 
 def judge(seen: Seen) -> list[Finding]:
-    if not isinstance(seen.made, Made) or not seen.taken:
+    if not isinstance(seen.made, Made):
         return []
+    if not seen.taken:
+        return [_none(seen)] if seen.made.is_iterable else []  # a length of 0 is told of as such
     bad = [_finding(seen, one) for one in seen.taken if not _is_good(one)]
     if bad:
         return bad
     return [ok(NAME, f"{plural(len(seen.taken), 'sample')} loaded, each {seen.samples[0].what}")]
+
+
+def _none(seen: Seen) -> Finding:
+    return Finding(
+        NAME,
+        Level.PROBLEM,
+        f"{seen.target} gives no sample",
+        evidence=("the first next(iter(dataset)) raises StopIteration",),
+        consequence="a loader gives no batch",
+        remedy=("ls -l  # are the files there that it reads its samples from?",),
+    )
 
 
 def _is_good(one: Taken) -> bool:
