@@ -6,6 +6,7 @@ Runs in: the test process.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
 from holdfast.doctor.checks import (
@@ -36,7 +37,7 @@ from holdfast.doctor.torch_probe import TorchProbe
 PROBLEM, WARNING, NOTE, OK = Level.PROBLEM, Level.WARNING, Level.NOTE, Level.OK
 GB = 1 << 30
 
-FAST = Library("/site/fast.cpython-311-x86_64-linux-gnu.so", "fast")
+FAST = Library(f"/site/fast{EXTENSION_SUFFIXES[0]}", "fast")
 ABI = Library("/site/fast.abi3.so", "fast")
 PLAIN = Library("/site/debug/attach_x86.so", "debug")
 USE = Use("vaddpd zmm0,zmm0,[rdi]", ("avx512f",), 0x1110, "decode_block")

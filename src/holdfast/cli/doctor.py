@@ -20,10 +20,9 @@ from rich.text import Text
 
 from holdfast.cli import console, targets
 from holdfast.cli.doctor_text import print_findings, summary
-from holdfast.doctor.checks.python import default_start_method
 from holdfast.doctor.examination import OF_LIBRARIES, OF_MACHINE, examine
 from holdfast.doctor.finding import Finding, Level, worst_first
-from holdfast.doctor.scope import Scope
+from holdfast.doctor.scope import Scope, default_start_method
 
 if TYPE_CHECKING:
     from holdfast.tasks.examine.seen import Seen

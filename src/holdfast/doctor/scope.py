@@ -6,6 +6,7 @@ Found out once, however many checks ask. Runs in: main process.
 from __future__ import annotations
 
 import functools
+import multiprocessing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from holdfast.doctor.libraries import Found
 from holdfast.doctor.torch_probe import TorchProbe
 
 
+def default_start_method() -> str:
+    """What multiprocessing uses where nobody says. (To ask for it in so many words would settle it.)"""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
 @dataclass(frozen=True)
 class Scope:
     deep: bool = False
@@ -24,8 +30,8 @@ class Scope:
     """Files that a process has mapped which has loaded samples of the dataset."""
     has_dataset: bool = False
     """Whether a dataset is looked at too: what it does tells more than what is installed."""
-    start_method: str = ""
-    """How the loader will start its workers; "": as the platform does."""
+    start_method: str = field(default_factory=default_start_method)
+    """How the loader will start its workers."""
     root: Path = field(default=ROOT)
     """For recorded trees."""
 

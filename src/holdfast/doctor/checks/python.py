@@ -5,7 +5,6 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import multiprocessing
 import platform
 import sys
 import sysconfig
@@ -27,15 +26,9 @@ class Facts:
     is_free_threaded: bool = False
 
 
-def default_start_method() -> str:
-    """What multiprocessing uses where nobody says. (To ask it by its name for that would settle it.)"""
-    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-
-
 def look(scope: Scope) -> Facts:
     is_free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    method = scope.start_method or default_start_method()
-    return Facts(platform.python_version(), method, sys.platform, is_free_threaded)
+    return Facts(platform.python_version(), scope.start_method, sys.platform, is_free_threaded)
 
 
 def judge(facts: Facts) -> list[Finding]:

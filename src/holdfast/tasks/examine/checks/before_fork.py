@@ -6,7 +6,7 @@ Pure. Runs in: main process.
 from __future__ import annotations
 
 from holdfast.diagnosis.wording import plural
-from holdfast.doctor.checks import fork_hazards
+from holdfast.doctor import hazards
 from holdfast.doctor.finding import Finding, Level, ok, some_of
 from holdfast.tasks.examine.seen import Made, Pickled, Seen
 
@@ -20,15 +20,14 @@ def judge(seen: Seen) -> list[Finding]:
     if seen.start_method != "fork":
         return [ok(NAME, f"workers are started by {seen.start_method}, and inherit nothing")]
     found = [*_opened(seen, made), *_threads(seen, made), *_cuda(seen, made), *_opened_later(seen)]
-    hazards = [hazard.module for hazard in fork_hazards.among(made.modules)]
-    imports = f"; it imports {', '.join(hazards)}, to be used in workers only" if hazards else ""
+    imported = [hazard.module for hazard in hazards.among(made.modules)]
+    imports = f"; it imports {', '.join(imported)}, to be used in workers only" if imported else ""
     return found or [ok(NAME, f"nothing is opened, no thread is started{imports}")]
 
 
 def _opened(seen: Seen, made: Made) -> list[Finding]:
     if not made.opened:
         return []
-    hazards = [hazard for hazard in fork_hazards.among(made.modules) if "opened" in hazard.why or "made" in hazard.why]
     return [
         Finding(
             NAME,
@@ -36,7 +35,7 @@ def _opened(seen: Seen, made: Made) -> list[Finding]:
             f"{_open(len(made.opened))} open before the workers are forked",
             evidence=(
                 *some_of(f"open: {path}" for path in made.opened),
-                *(f"{hazard.module} is imported: {hazard.why}" for hazard in hazards),
+                *_imported(made, has_threads=False),
             ),
             consequence="all workers share one handle and its position: wrong data, errors of the library, or a hang",
             remedy=(
@@ -53,6 +52,11 @@ def _spawn(seen: Seen) -> tuple[str, ...]:
     return ('DataLoader(..., multiprocessing_context="spawn")  # workers inherit nothing',) if can_be_sent else ()
 
 
+def _imported(made: Made, has_threads: bool) -> list[str]:
+    found = (hazard for hazard in hazards.among(made.modules) if hazard.has_threads == has_threads)
+    return [f"{hazard.module} is imported: {hazard.why}" for hazard in found]
+
+
 def _open(number: int) -> str:
     return "a file or connection is" if number == 1 else f"{number} files or connections are"
 
@@ -66,7 +70,11 @@ def _threads(seen: Seen, made: Made) -> list[Finding]:
             NAME,
             Level.WARNING,
             "importing or making the dataset starts threads before the workers are forked",
-            evidence=(*some_of(f"thread {name}" for name in made.python_threads), *native),
+            evidence=(
+                *some_of(f"thread {name}" for name in made.python_threads),
+                *native,
+                *_imported(made, has_threads=True),
+            ),
             consequence="threads do not survive a fork, and the locks they hold stay held: a worker hangs on one",
             remedy=(
                 "if self.client is None: self.client = connect()  # in __getitem__, not in __init__",
