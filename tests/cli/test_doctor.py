@@ -121,13 +121,24 @@ def test_text_of_others_cannot_move_the_cursor(doctor: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("no-colon",), (":x",), ("--samples", "0", "a:b"), ("--limit", "0", "a:b"), ("a:b", "c")]
+    ("arguments", "words"),
+    [
+        (("no-colon",), "is not of the form MODULE:DATASET"),
+        ((":x",), "is not of the form MODULE:DATASET"),
+        (("nowhere:dataset",), "There is no module 'nowhere', which nowhere:dataset names"),
+        (("nowhere.data:dataset",), "There is no module 'nowhere'"),
+        (("nowhere.py:dataset",), "There is no file nowhere.py, which nowhere.py:dataset names"),
+        (("--samples", "0", "a:b"), "--samples"),
+        (("--limit", "0", "a:b"), "--limit"),
+        (("a:b", "c"), "unexpected extra argument"),
+    ],
 )
-def test_wrong_usage_ends_with_2(doctor: Any, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_ends_with_2(doctor: Any, arguments: tuple[str, ...], words: str) -> None:
     """And says so on stderr, before anything is looked at."""
     done = doctor(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: holdfast doctor" in done.stderr
+    assert words in done.stderr
 
 
 FINDINGS = [
@@ -194,7 +205,7 @@ def test_on_a_terminal_it_has_colour_and_its_width(doctor: Any, tmp_path: Path) 
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [(), ("data:dataset",)])
+@pytest.mark.parametrize("arguments", [(), ("json:dataset",)])
 def test_a_torch_that_crashes_is_found_and_does_not_end_it(doctor: Any, arguments: tuple[str, ...]) -> None:
     """A real segmentation fault on import. A dataset is then not looked at, and that is said."""
     found = findings_of(doctor("--json", *arguments, torch=CRASHING_TORCH))

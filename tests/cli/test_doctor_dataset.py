@@ -104,6 +104,8 @@ def doctor(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`python -m holdfast doctor`, to its end, in a directory with the modules above."""
     for name, source in {"data": DATASETS, **MODULES}.items():
         (tmp_path / f"{name}.py").write_text(source)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -206,8 +208,7 @@ def test_a_dataset_that_cannot_be_made_is_a_problem_with_a_cause(
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("nowhere:dataset", "There is no module 'nowhere'"),
-        ("nowhere.py:dataset", "There is no file nowhere.py"),
+        ("package.nowhere:dataset", "There is no module 'package.nowhere'"),
         ("data:wel", "Did you mean well?"),
         ("data:seven", "is no dataset, but an object of int"),
     ],

@@ -55,7 +55,7 @@ def doctor(
     opens nothing before the workers are forked, and gives the same sample twice; and what one costs.
     """
     if target is not None:
-        targets.split(target)  # wrong usage is said at once
+        targets.check_module(target)  # wrong usage is said at once
     method = start_method or default_start_method()
     scope = Scope(deep=deep, start_method=method, has_dataset=target is not None)
     talk = console.talk()
