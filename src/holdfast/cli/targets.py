@@ -12,9 +12,11 @@ Runs in: main process.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from difflib import get_close_matches
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,8 @@ FORM = "MODULE:DATASET"
 
 def load_dataset(target: str) -> Any:
     """The dataset that `target` names. click.UsageError, with the remedy, if there is none."""
-    module_name, name = split(target)
-    module = _import(module_name, target)
-    found = _attribute(module, name, target)
+    module = _import(target)
+    found = _attribute(module, split(target)[1], target)
     dataset = _made(found, target) if _makes_one(found) else found
     if not _is_dataset(dataset):
         raise click.UsageError(
@@ -54,24 +55,45 @@ def split(target: str) -> tuple[str, str]:
     return module, name
 
 
-def _import(module: str, target: str) -> Any:
-    if module.endswith(".py"):
-        path = Path(module)
-        if not path.is_file():
-            raise click.UsageError(f"There is no file {module}, which {target} names.")
-        directory, module = str(path.resolve().parent), path.stem
-    else:
-        directory = os.getcwd()  # noqa: PTH109 (as Python puts it on its path)
+def check_module(target: str) -> None:
+    """click.UsageError where there surely is no such file or module. No code of the user's is run: it may crash."""
+    directory, module = _place(target)
+    top = module.partition(".")[0]
+    try:
+        is_there = PathFinder.find_spec(top, [directory]) is not None or importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):  # whoever imports it will say more
+        return
+    if not is_there:
+        raise _no_module(top, target, directory)
+
+
+def _place(target: str) -> tuple[str, str]:
+    """The directory that is to be on the path, and the module to import from there."""
+    module, _ = split(target)
+    if not module.endswith(".py"):
+        return os.getcwd(), module  # noqa: PTH109 (as Python puts it on its path)
+    path = Path(module)
+    if not path.is_file():
+        raise click.UsageError(f"There is no file {module}, which {target} names.")
+    return str(path.resolve().parent), path.stem
+
+
+def _no_module(name: str, target: str, directory: str) -> click.UsageError:
+    return click.UsageError(
+        f"There is no module {name!r}, which {target} names. It is looked for in {directory} and where "
+        f"Python looks; install its package, or run this in its directory."
+    )
+
+
+def _import(target: str) -> Any:
+    directory, module = _place(target)
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise click.UsageError(
-                f"There is no module {error.name!r}, which {target} names. It is looked for in {directory} and where "
-                f"Python looks; install its package, or run this in its directory."
-            ) from None
+            raise _no_module(error.name, target, directory) from None
         raise _failed(f"Importing {module} failed", error) from error
     except Exception as error:
         raise _failed(f"Importing {module} failed", error) from error

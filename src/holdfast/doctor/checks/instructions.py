@@ -1,0 +1,145 @@
+"""Native libraries that use AVX-512 without asking the CPU first, where the CPU does not have all of it.
+
+The rule is in `dispatch.py`. Needs pyelftools and iced-x86; a CPU that has what compilers use of AVX-512 is looked at
+closer only with --deep.
+
+Runs in: main process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from dataclasses import dataclass
+
+from holdfast.diagnosis.native import cpu
+from holdfast.diagnosis.wording import seconds
+from holdfast.doctor import dispatch
+from holdfast.doctor.dispatch import Use
+from holdfast.doctor.finding import Finding, Level, ok, some_of
+from holdfast.doctor.libraries import Library
+from holdfast.doctor.scope import Scope
+
+NAME = "instructions"
+LIMIT_S = 200.0
+_BUDGET_S = 8.0
+_DEEP_BUDGET_S = 120.0
+_V4 = "x86-64-v4"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    level: str
+    cpu_name: str = ""
+    can_decode: bool = True
+    """Whether pyelftools and iced-x86 are there."""
+    is_looked_for: bool = True
+    """False: this CPU has AVX-512, and nobody asked for more."""
+    looked_at: int = 0
+    unguarded: tuple[tuple[Library, Use], ...] = ()
+    not_reached: int = 0
+    """Libraries that there was no time for."""
+    budget_s: float = _BUDGET_S
+
+
+def look(scope: Scope) -> Facts:
+    level, name = cpu.cpu_level(), cpu.cpu_name()
+    can_decode = all(importlib.util.find_spec(module) is not None for module in ("elftools", "iced_x86"))
+    is_looked_for = bool(level) and (scope.deep or level != _V4)
+    if not can_decode or not is_looked_for:
+        return Facts(level, name, can_decode, is_looked_for)
+    budget_s = _DEEP_BUDGET_S if scope.deep else _BUDGET_S
+    return scan(scope.libraries.libraries, cpu.cpu_flags(), budget_s)
+
+
+def scan(libraries: tuple[Library, ...], flags: frozenset[str], budget_s: float) -> Facts:
+    """Look at each library, as far as the time goes: `flags` is what the CPU has."""
+    deadline, unguarded = time.monotonic() + budget_s, []
+    looked_at = 0
+    for library in libraries:
+        try:
+            use = dispatch.find_use(library.path, lambda word: word not in flags, deadline)
+        except dispatch.OutOfTime:
+            break
+        except Exception:  # a damaged file: whoever loads it will say so
+            use = None
+        looked_at += 1
+        if use is not None:
+            unguarded.append((library, use))
+    return Facts(
+        cpu.level_of(flags),
+        cpu.cpu_name(),
+        True,
+        True,
+        looked_at,
+        tuple(unguarded),
+        len(libraries) - looked_at,
+        budget_s,
+    )
+
+
+def judge(facts: Facts) -> list[Finding]:
+    if not facts.level:
+        return [ok(NAME, "not an x86_64 CPU: there is no AVX-512 to look for")]
+    if not facts.is_looked_for:
+        return [ok(NAME, f"{facts.cpu_name or 'this CPU'} has AVX-512; its rarer parts are looked for with --deep")]
+    if not facts.can_decode:
+        return [_cannot_decode(facts)]
+    return [*_unguarded(facts), *_out_of_time(facts)] or [
+        ok(NAME, f"{facts.looked_at} libraries: none uses AVX-512 that this CPU lacks without asking first")
+    ]
+
+
+def _unguarded(facts: Facts) -> list[Finding]:
+    if not facts.unguarded:
+        return []
+    packages = " ".join(sorted({library.package for library, _ in facts.unguarded if library.package}))
+    return [
+        Finding(
+            NAME,
+            Level.WARNING,
+            f"{_libraries(len(facts.unguarded))} AVX-512 without asking whether the CPU has it, and this one has not",
+            evidence=some_of(_line(library, use) for library, use in facts.unguarded),
+            consequence="a worker that comes to such an instruction dies of SIGILL (illegal instruction)",
+            remedy=(
+                f"pip install --force-reinstall --no-binary :all: {packages}  # built for this CPU"
+                if packages
+                else f"CFLAGS=-march={facts.level}  # build {facts.unguarded[0][0]} again with this",
+            ),
+        )
+    ]
+
+
+def _libraries(number: int) -> str:
+    return "a native library uses" if number == 1 else f"{number} native libraries use"
+
+
+def _line(library: Library, use: Use) -> str:
+    where = f" in {use.symbol}" if use.symbol else ""
+    return f"{library}+{use.offset:#x}{where}: {use.instruction} needs {', '.join(use.needs)}"
+
+
+def _out_of_time(facts: Facts) -> list[Finding]:
+    if not facts.not_reached:
+        return []
+    return [
+        Finding(
+            NAME,
+            Level.NOTE,
+            f"{facts.not_reached} libraries were not looked at for AVX-512",
+            evidence=(f"{facts.looked_at} were, in {seconds(facts.budget_s)}",),
+            consequence="one of them may use what this CPU lacks",
+            remedy=("holdfast doctor --deep  # takes up to two minutes",),
+        )
+    ]
+
+
+def _cannot_decode(facts: Facts) -> Finding:
+    return Finding(
+        NAME,
+        Level.NOTE,
+        "native code was not looked at: pyelftools and iced-x86 are not both installed",
+        evidence=(f"{facts.cpu_name or 'this CPU'} is {facts.level}, and libraries may have been built for more",),
+        consequence="a library that needs AVX-512 is not found here; and crashes are diagnosed without the instruction",
+        remedy=("pip install 'holdfast[native]'",),
+    )
