@@ -33,6 +33,7 @@ MANY_ROWS = 4
 _failed = pytest.StashKey[bool]()
 
 NEED_TORCH = [
+    "cli/test_run_training.py",
     "diagnosis/test_memory_reproducers.py",
     "diagnosis/test_reproducers.py",
     "faults",
