@@ -34,6 +34,7 @@ _failed = pytest.StashKey[bool]()
 
 NEED_TORCH = [
     "cli/test_doctor_dataset.py",
+    "cli/test_run_training.py",
     "diagnosis/test_memory_reproducers.py",
     "diagnosis/test_reproducers.py",
     "faults",

@@ -14,6 +14,8 @@ HOME = "HOLDFAST_HOME"
 DIAGNOSIS = "HOLDFAST_DIAGNOSIS"
 GROWTH = "HOLDFAST_GROWTH"
 TARGET = "HOLDFAST_TARGET"
+RUN = "HOLDFAST_RUN"
+LAUNCH = "HOLDFAST_LAUNCH"
 
 # Of other libraries, by what threadpoolctl calls them: what tells each how many threads to have, the first that is set.
 _THREADS_OF = {
@@ -69,6 +71,19 @@ def target() -> str | None:
     Set by the commands that were told.
     """
     return os.environ.get(TARGET, "").strip() or None
+
+
+def run_settings() -> str | None:
+    """`HOLDFAST_RUN`: what `holdfast run` was told, for the script and for every Python that the script starts.
+
+    Set by that command, and read by nobody else.
+    """
+    return os.environ.get(RUN) or None
+
+
+def launch() -> str | None:
+    """`HOLDFAST_LAUNCH`: which `holdfast run` a process belongs to, so that its records can be told from others."""
+    return os.environ.get(LAUNCH, "").strip() or None
 
 
 def threads_of(library: str) -> int | None:

@@ -40,8 +40,7 @@ def load_dataset(target: str) -> Any:
 
 def load_function(target: str) -> Any:
     """What can be called and is named so, such as a collate_fn. click.UsageError, with the remedy, if there is none."""
-    module_name, name = split(target)
-    found = _attribute(_import(module_name, target), name, target)
+    found = _attribute(_import(target), split(target)[1], target)
     if not callable(found):
         raise click.UsageError(f"{target} is no function, but {_kind(found)}: it cannot be called.")
     return found

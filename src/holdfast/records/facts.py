@@ -71,6 +71,7 @@ def start_line(facts: RunFacts, run_id: str, started: float) -> dict[str, Any]:
         "cpus": _cpus(),
         "script": cut(_script(), _LONGEST),
         "target": _told(options.target()),
+        "launch": _told(options.launch()),
         **liveness.identity(),
     }
 
