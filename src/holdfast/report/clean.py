@@ -16,6 +16,7 @@ LONGEST_LINE = 400
 LONGEST_BLOCK = 9000
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_SPACED = "   "
 _MARK = "\N{REPLACEMENT CHARACTER}"
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of Unicode: control, format (with all that turns direction), halves of a pair, private, unassigned."""
@@ -25,6 +26,11 @@ def line(text: str, longest: int = LONGEST_LINE) -> str:
     """As one line."""
     shown = _visible(" ".join(_ANSI.sub("", text[: 4 * longest]).split()))
     return shown if len(shown) <= longest and len(text) <= 4 * longest else f"{shown[: longest - 1].rstrip()}…"
+
+
+def spaced(text: str, longest: int = LONGEST_LINE) -> str:
+    """As one line whose runs of spaces stay: in advice they set a command apart from what it does."""
+    return _SPACED.join(line(part, longest) for part in text.split(_SPACED) if part.strip())[:longest]
 
 
 def block(text: str, longest: int = LONGEST_BLOCK) -> str:

@@ -60,10 +60,10 @@ def block(entry: Entry, key: str) -> str:
 
 
 def texts(entry: Entry, key: str, most: int = 10) -> tuple[str, ...]:
-    """A list of them, without empty ones."""
+    """A list of them, without empty ones, with the runs of spaces in them."""
     value = entry.get(key)
     items = value[:most] if isinstance(value, list) else ()
-    return tuple(item for item in map(as_text, items) if item)
+    return tuple(text for item in items if isinstance(item, str) and (text := clean.spaced(item)))
 
 
 def index(value: object) -> str:

@@ -74,4 +74,4 @@ GROWTH = frozenset({"copy-on-write growth", "memory growth"})
 
 def family_of(cause: str) -> str:
     """Words after a colon, those of an exception in older records, do not count."""
-    return _OF_CAUSE.get(cause.split(":")[0], OTHER)
+    return _OF_CAUSE.get(cause.partition(":")[0], OTHER)

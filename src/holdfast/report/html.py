@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from holdfast.report import clean, commands, families, headline, losses, words
+from holdfast.report import clean, commands, families, losses, remedies, words
 from holdfast.report.charts import panel, stages, timeline, usage
 from holdfast.report.incidents import Incidents
 from holdfast.report.model import Report
@@ -60,7 +60,7 @@ def _render(report: Report) -> str:
             csv_url=data_url("text/csv", losses.as_csv(report.losses)),
             skipped_file_url=data_url("application/jsonl", report.losses.skipped_file),
             replay=functools.partial(commands.replay, target=target),
-            remedy=functools.partial(headline.remedy_of, against="", group=None),
+            remedy=remedies.remedy_of,
             most_rows=_MOST_ROWS,
         )
     )

@@ -9,6 +9,7 @@ Pure. Runs in: wherever records are read.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.records.reader import Run
@@ -75,7 +76,7 @@ def memory_of(run: Run, span: Span) -> MemoryUse:
     )
 
 
-def _worker(item: list[object]) -> tuple[tuple[int, str], float, int] | None:
+def _worker(item: Sequence[object]) -> tuple[tuple[int, str], float, int] | None:
     """A worker's place, its bytes, its pid. Older records tell processes apart only."""
     pid = entries.as_number(item[0]) if item else None
     nbytes = _bytes(item[1:3])
@@ -85,7 +86,7 @@ def _worker(item: list[object]) -> tuple[tuple[int, str], float, int] | None:
     return ((int(pid), "process") if worker is None else (int(worker), "worker")), nbytes, int(pid)
 
 
-def _bytes(pair: list[object]) -> float | None:
+def _bytes(pair: Sequence[object]) -> float | None:
     """[resident, private]: the second, where it is known."""
     known = [nbytes for nbytes in map(entries.as_number, reversed(pair)) if nbytes is not None and nbytes >= 0]
     return known[0] if known else None

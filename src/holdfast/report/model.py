@@ -1,6 +1,6 @@
 """A record as a report tells it. Every form of the report, page, text and JSON, is made from this and nothing else.
 
-    reader.Run ──► span, incidents, lives, memory, pace, losses, facts ──► headline ──► Report
+    reader.Run ──► span, incidents, lives, memory, pace, losses ──► findings ──► headline ──► Report
 
 All texts are clean, and everything is bounded by what a page can hold, whatever was in the record.
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from holdfast.records.reader import Run
 from holdfast.report import clean, entries, words
 from holdfast.report.facts import Fact, facts_of
+from holdfast.report.findings import Findings, outcome_of
 from holdfast.report.headline import Headline, headline_of
 from holdfast.report.incidents import Incidents, incidents_of
 from holdfast.report.lives import Timeline, timeline_of
@@ -50,11 +51,22 @@ def report_of(run: Run) -> Report:
     span = span_of(run)
     incidents, pace, losses = incidents_of(run, span), pace_of(run, span), losses_of(run, span)
     restarts = entries.count(last_counts(run), "restarts")
+    found = Findings(
+        start=run.start,
+        outcome=outcome_of(run),
+        is_readable=not (run.damaged_lines or run.is_newer),
+        duration_s=span.duration_s,
+        incidents=incidents,
+        pace=pace,
+        losses=losses,
+        restarts=restarts,
+        nouns=nouns_of(run.start),
+    )
     return Report(
         run_id=clean.line(run.id, 40),
         began=words.moment(span.started),
         duration_s=span.duration_s,
-        headline=headline_of(run, span, incidents, pace, losses, restarts),
+        headline=headline_of(found),
         warnings=tuple(_warnings(run)),
         restarts=restarts,
         timeline=timeline_of(run, span),
@@ -63,15 +75,16 @@ def report_of(run: Run) -> Report:
         incidents=incidents,
         losses=losses,
         facts=facts_of(run, span),
-        nouns=nouns_of(run.start),
+        nouns=found.nouns,
     )
 
 
 def _warnings(run: Run) -> Iterator[str]:
     if run.is_newer:
+        version = entries.text(run.start, "holdfast_version", 40)
         yield (
-            f"This record was written by a newer version of holdfast ({entries.text(run.start, 'holdfast_version', 40)})"
-            f": what is told here may be incomplete, or mean something else. Update holdfast to read it."
+            f"This record was written by a newer version of holdfast ({version}): what is told here may be "
+            f"incomplete, or mean something else. Update holdfast to read it."
         )
     if run.damaged_lines:
         yield f"{words.plural(run.damaged_lines, 'line')} of the record could not be read, and went unheeded."

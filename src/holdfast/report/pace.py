@@ -6,6 +6,7 @@ Pure. Runs in: wherever records are read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from holdfast.records.reader import Run
 from holdfast.report import entries
@@ -84,20 +85,19 @@ def last_counts(run: Run) -> Entry:
 def _rates(run: Run, span: Span) -> list[Rate]:
     """Between readings, of which only so many are taken as a chart has points."""
     every = max(len(run.readings) // MOST_POINTS, 1)
-    counted = [
-        (
-            span.at_s(entries.number(line, "time")),
-            entries.count(line, "samples"),
-            entries.number(line, "waited_s") or 0.0,
-        )
-        for line in run.readings[::every]
-    ]
+    counted = [_counted(line, span) for line in run.readings[::every]]
     rates = []
-    for (before_s, before, waited_before_s), (at_s, samples, waited_s) in zip(counted, counted[1:], strict=False):
+    for (before_s, before, waited_before_s), (at_s, samples, waited_s) in pairwise(counted):
         if at_s > before_s:
             share = min(max((waited_s - waited_before_s) / (at_s - before_s), 0.0), 1.0)
             rates.append(Rate(at_s, max(samples - before, 0) / (at_s - before_s), share))
     return rates
+
+
+def _counted(line: Entry, span: Span) -> tuple[float, int, float]:
+    """When, how many samples, how many seconds waited."""
+    at_s = span.at_s(entries.number(line, "time"))
+    return at_s, entries.count(line, "samples"), entries.number(line, "waited_s") or 0.0
 
 
 def _slowest(last: Entry) -> list[Slow]:

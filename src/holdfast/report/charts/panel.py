@@ -7,10 +7,11 @@ Runs in: wherever records are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from holdfast.report import words
 from holdfast.report.charts.scale import Scale, Tick
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 320, 132, 52, 10, 26, 20
@@ -38,22 +39,25 @@ class Panel:
     """Below it: the first and the last."""
 
 
-def axes(duration_s: float, most: float) -> tuple[Scale, Scale]:
+@dataclass(frozen=True, slots=True)
+class Axes:
     """Of all panels that are to be compared."""
-    return Scale(duration_s, LEFT, WIDTH - RIGHT), Scale(most, HEIGHT - BOTTOM, TOP)
+
+    x: Scale
+    y: Scale
+    ticks: tuple[Tick, ...]
+    times: tuple[Tick, ...]
+
+
+def axes(duration_s: float, most: float, ticks: Callable[[Scale], tuple[Tick, ...]]) -> Axes:
+    x, y = Scale(duration_s, LEFT, WIDTH - RIGHT), Scale(most, HEIGHT - BOTTOM, TOP)
+    return Axes(x, y, ticks(y), (Tick(x.begin, "0 s"), Tick(x.end, words.duration(duration_s))))
 
 
 def panel(
-    title: str,
-    note: str,
-    description: str,
-    points: Sequence[Point],
-    x: Scale,
-    y: Scale,
-    ticks: tuple[Tick, ...],
-    times: tuple[Tick, ...],
-    limit: float | None = None,
+    axes: Axes, points: Sequence[Point], title: str, *, note: str, description: str, limit: float | None = None
 ) -> Panel:
+    x, y = axes.x, axes.y
     runs = [[(x(at_s), y(value)) for at_s, value, _ in part] for _, part in groupby(points, key=lambda point: point[2])]
     whole = [run for run in runs if len(run) > 1]
     return Panel(
@@ -64,8 +68,8 @@ def panel(
         areas=tuple(f"{_path(run)}V{y.begin:g}H{run[0][0]:g}z" for run in whole),
         dots=tuple(run[0] for run in runs if len(run) == 1),
         limit_y=None if limit is None else y(limit),
-        ticks=ticks,
-        times=times,
+        ticks=axes.ticks,
+        times=axes.times,
     )
 
 

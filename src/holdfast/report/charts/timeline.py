@@ -123,10 +123,8 @@ def _bars(lives: tuple[Life, ...], scale: Scale) -> list[Bar]:
 def _bar(lives: list[Life], scale: Scale) -> Bar:
     first, last = lives[0], lives[-1]
     x = scale(first.from_s)
-    if len(lives) > 1:
-        title = f"{len(lives)} processes"
-    else:
-        title = "process" if first.pid is None else f"pid {first.pid}"
+    alone = "process" if first.pid is None else f"pid {first.pid}"
+    title = f"{len(lives)} processes" if len(lives) > 1 else alone
     ended = "died" if any(life.ended == "died" for life in lives) else last.ended
     until = f"{words.duration(first.from_s)} to {words.duration(last.to_s)}"
     width = max(scale(last.to_s) - x - (_GAP if ended else 0), 0.5)

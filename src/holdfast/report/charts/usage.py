@@ -6,11 +6,13 @@ Runs in: wherever records are read.
 from __future__ import annotations
 
 from holdfast.report import words
-from holdfast.report.charts.panel import Panel, axes, panel
+from holdfast.report.charts.panel import Axes, Panel, axes, panel
 from holdfast.report.charts.scale import Scale, Tick, byte_ticks, number_ticks
 from holdfast.report.memory import MemoryUse, Series
 from holdfast.report.pace import Pace
 
+_ROOM = 1.05
+_FEWEST = 2
 _FAR = 4.0
 """A limit so many times above everything that was seen would make a flat line of it: it is told, and not drawn."""
 
@@ -21,47 +23,42 @@ def memory_panels(memory: MemoryUse, duration_s: float) -> tuple[Panel, ...]:
     highest = max((one.peak_bytes for one in series), default=0.0)
     limits = [one.limit_bytes for one in series if one.limit_bytes is not None]
     most = max([highest, *(limit for limit in limits if limit <= _FAR * highest)])
-    x, y = axes(duration_s, most * 1.05)
-    return tuple(_memory_panel(one, x, y, duration_s) for one in series)
+    shared = axes(duration_s, most * _ROOM, byte_ticks)
+    return tuple(_memory_panel(one, shared) for one in series)
 
 
-def _memory_panel(series: Series, x: Scale, y: Scale, duration_s: float) -> Panel:
+def _memory_panel(series: Series, shared: Axes) -> Panel:
     limit = series.limit_bytes
-    is_drawn = limit is not None and limit <= y.most
-    note = f"peak {words.size(series.peak_bytes)}"
-    if limit is not None:
-        note += f" of {words.size(limit)}"
-    description = f"Memory of {series.name} over time: {note}{'' if limit is None else ', which is its limit'}."
-    drawn = limit if is_drawn else None
-    return panel(series.name, note, description, series.points, x, y, byte_ticks(y), _ends(x, duration_s), drawn)
+    of_limit = "" if limit is None else f" of {words.size(limit)}"
+    note = f"peak {words.size(series.peak_bytes)}{of_limit}"
+    description = f"Memory of {series.name} over time: {note}{', its limit' if of_limit else ''}."
+    drawn = limit if limit is not None and limit <= shared.y.most else None
+    return panel(shared, series.points, series.name, note=note, description=description, limit=drawn)
 
 
 def rate_panels(pace: Pace, duration_s: float) -> tuple[Panel, ...]:
     """Samples in a second, and how much of each moment the training loop waited."""
-    if len(pace.rates) < 2:
+    if len(pace.rates) < _FEWEST:
         return ()
     highest = max(rate.samples_per_s for rate in pace.rates)
-    x, y = axes(duration_s, highest * 1.05)
-    rates = [(rate.at_s, rate.samples_per_s, 0) for rate in pace.rates]
-    waits = [(rate.at_s, 100 * rate.waited_share, 0) for rate in pace.rates]
-    _, percent = axes(duration_s, 100)
-    ticks = tuple(Tick(percent(value), f"{value} %") for value in (0, 50, 100))
-    ends = _ends(x, duration_s)
-    peak = f"at most {highest:,.0f} a second"
+    peak = f"at most {highest:,.0f}"
     return (
-        panel("samples per second", peak, f"Samples per second over time: {peak}.", rates, x, y, number_ticks(y), ends),
         panel(
+            axes(duration_s, highest * _ROOM, number_ticks),
+            [(rate.at_s, rate.samples_per_s, 0) for rate in pace.rates],
+            "samples per second",
+            note=peak,
+            description=f"Samples per second over time: {peak}.",
+        ),
+        panel(
+            axes(duration_s, 100, _percents),
+            [(rate.at_s, 100 * rate.waited_share, 0) for rate in pace.rates],
             "waiting for batches",
-            words.share(pace.waited_share or 0.0, 1.0),
-            "How much of the time the training loop waited for a batch, over time.",
-            waits,
-            x,
-            percent,
-            ticks,
-            ends,
+            note=words.share(pace.waited_share or 0.0, 1.0),
+            description="How much of the time the training loop waited for a batch, over time.",
         ),
     )
 
 
-def _ends(x: Scale, duration_s: float) -> tuple[Tick, ...]:
-    return (Tick(x.begin, "0 s"), Tick(x.end, words.duration(duration_s)))
+def _percents(scale: Scale) -> tuple[Tick, ...]:
+    return tuple(Tick(scale(value), f"{value} %") for value in (0, 50, 100))
