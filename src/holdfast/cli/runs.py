@@ -18,7 +18,7 @@ def find_run(run_id: str | None) -> Run:
     found = reader.find(run_id)
     if not found:
         known = ", ".join(run.id for run, _ in zip(reader.all_runs(), range(5), strict=False))
-        raise click.UsageError(f"There is no run {run_id!r}. " + (f"The last ones: {known}." if known else _NONE_YET))
+        raise click.UsageError(f"There is no run {run_id!r}. " + (f"The last ones: {known}." if known else NONE_YET))
     if len(found) > 1:
         ids = ", ".join(run.id for run in found[:5])
         raise click.UsageError(f"{run_id!r} is the beginning of {len(found)} runs: {ids}. Name more of it.")
@@ -28,8 +28,8 @@ def find_run(run_id: str | None) -> Run:
 def _last() -> Run:
     run = next(reader.all_runs(), None)
     if run is None:
-        raise click.UsageError(f"There is no run yet. {_NONE_YET}")
+        raise click.UsageError(f"There is no run yet. {NONE_YET}")
     return run
 
 
-_NONE_YET = "A loader with worker processes records its run unless it has record=False; 'holdfast demo' makes one too."
+NONE_YET = "A loader with worker processes records its run unless it has record=False; 'holdfast demo' makes one too."
