@@ -25,7 +25,7 @@ class Listed:
     """One run in a line."""
 
     run: str
-    began: str
+    started: float | None
     took_s: float
     what: str
     outcome: str
@@ -52,7 +52,7 @@ def _listed(run: Run) -> Listed:
     of = entries.text(run.start, "dataset", 60) or entries.text(run.start, "function", 60)
     return Listed(
         run=clean.line(run.id, 40),
-        began=words.moment(span.started),
+        started=span.started,
         took_s=span.duration_s,
         what=f"{front}({of})" if of else front,
         outcome=outcome_of(run),
@@ -62,12 +62,12 @@ def _listed(run: Run) -> Listed:
 
 
 def _table(runs: list[Listed]) -> Table:
-    table = Table("run", "began", "took", "what", "outcome", box=None, pad_edge=False, header_style="dim")
+    table = Table("run", "began (UTC)", "took", "what", "outcome", box=None, pad_edge=False, header_style="dim")
     table.add_column("incidents", justify="right")
     table.add_column("skipped", justify="right")
     for run in runs:
         style = "" if run.outcome in ("finished", "running") and not run.incidents else "red"
-        cells = (run.run, run.began, words.duration(run.took_s), run.what, run.outcome)
+        cells = (run.run, words.short_moment(run.started), words.duration(run.took_s), run.what, run.outcome)
         numbers = (f"{run.incidents:,}", f"{run.skipped:,}")
         table.add_row(*(Text(cell) for cell in cells), *(Text(number, style) for number in numbers))
     return table

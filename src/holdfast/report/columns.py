@@ -47,10 +47,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> lis
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    shown = (
-        cell if len(cell) <= width else f"{cell[: width - 2]}.." for cell, width in zip(cells, widths, strict=True)
-    )
-    return "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(shown, widths, strict=True))
+    return "  " + "  ".join(f"{cut(cell, width):<{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 2]}.."
 
 
 def lane(worker: Worker, duration_s: float, width: int) -> str:
@@ -64,8 +65,8 @@ def lane(worker: Worker, duration_s: float, width: int) -> str:
         for cell in range(place(life.from_s), place(life.to_s) + 1):
             cells[cell] = "="
     for life in worker.lives:
-        if life.ended == "died":
-            cells[place(life.to_s)] = "|"
+        if life.ended == "died":  # after the letter that says of what
+            cells[min(place(life.to_s) + 1, width - 1)] = "|"
     for mark in worker.marks:
         cells[place(mark.at_s)] = LETTERS[mark.family]
     return "".join(cells).rstrip()

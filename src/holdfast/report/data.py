@@ -19,7 +19,7 @@ def data(report: Report) -> dict[str, Any]:
     head = report.headline
     return {
         "run": report.run_id,
-        "began": report.began,
+        "started": report.started,
         "duration_s": report.duration_s,
         "outcome": head.outcome,
         "healthy": head.is_healthy,

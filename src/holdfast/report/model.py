@@ -31,7 +31,8 @@ class Report:
     """All of it, in the order of the page."""
 
     run_id: str
-    began: str
+    started: float | None
+    """Seconds since 1970; None where the record does not say."""
     duration_s: float
     headline: Headline
     warnings: tuple[str, ...]
@@ -44,6 +45,10 @@ class Report:
     losses: Losses
     facts: tuple[Fact, ...]
     nouns: Nouns
+
+    @property
+    def began(self) -> str:
+        return words.moment(self.started)
 
 
 def report_of(run: Run) -> Report:
@@ -64,7 +69,7 @@ def report_of(run: Run) -> Report:
     )
     return Report(
         run_id=clean.line(run.id, 40),
-        began=words.moment(span.started),
+        started=span.started,
         duration_s=span.duration_s,
         headline=headline_of(found),
         warnings=tuple(_warnings(run)),

@@ -28,7 +28,7 @@ class Told:
 
 def story_of(found: Findings) -> Iterator[Told]:
     if found.pace.samples:
-        yield Told(f"{_made(found)}: {_amount(found)} in {words.duration(found.duration_s)}.")
+        yield Told(f"{_made(found)}: {_amount(found)}, {words.duration(found.duration_s)}.")
     if found.outcome == "cut short":
         yield Told(f"Its process was killed, or crashed{_elsewhere(found)}: it did not write the end of its record.")
     worst = found.worst_first

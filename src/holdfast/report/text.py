@@ -6,9 +6,10 @@ Runs in: wherever reports are made.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from holdfast.report import commands, families, words
-from holdfast.report.columns import LETTERS, labelled, lane, table, wrapped
+from holdfast.report.columns import LETTERS, cut, labelled, lane, table, wrapped
 from holdfast.report.incidents import Group
 from holdfast.report.model import Report
 from holdfast.report.remedies import Remedy
@@ -26,7 +27,8 @@ def text(report: Report, width: int = WIDTH) -> str:
     width = max(width, NARROWEST)
     lines = [*_top(report, width), *_figures(report, width), *_workers(report, width), *_memory(report, width)]
     lines += [*_time(report, width), *_incidents(report, width), *_skipped(report, width), *_run(report, width)]
-    return "\n".join(lines).strip("\n") + "\n"
+    single = [line for before, line in pairwise(["", *lines]) if line or before]  # no two empty ones
+    return "\n".join(single).strip("\n") + "\n"
 
 
 def _heading(title: str) -> list[str]:
@@ -127,9 +129,8 @@ def _incidents(report: Report, width: int) -> Iterator[str]:
         yield from _group(group, report.nouns.item, commands.replay(group, target), width)
     rest = sum(group.count for group in found.groups[_MOST_GROUPS:]) + sum(number for _, number in found.not_shown)
     if rest:
-        yield from wrapped(
-            f"And {words.plural(rest, 'incident')} of other kinds: the page and --json have them.", width
-        )
+        others = words.plural(rest, "incident")
+        yield from wrapped(f"And {others} of other kinds: the page and --json have them.", width)
     for cause, number in found.left_out:
         yield from wrapped(f"Counted, and not in the record: {cause}, {words.times(number)}.", width)
 
@@ -147,7 +148,7 @@ def _group(group: Group, noun: str, replay: str, width: int) -> Iterator[str]:
     tried = [replay + "   loads this one sample alone"] if replay else []
     yield from labelled("try", [*group.advice, *tried], width)
     stack = group.stack.split("\n") if group.stack else []
-    yield from (f"    {line}"[:width].rstrip() for line in stack[:_MOST_STACK_LINES])
+    yield from (cut(f"    {line}", width).rstrip() for line in stack[:_MOST_STACK_LINES])
     if len(stack) > _MOST_STACK_LINES:
         yield f"    ... {words.plural(len(stack) - _MOST_STACK_LINES, 'line')} more"
     yield ""

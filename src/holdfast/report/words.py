@@ -73,6 +73,14 @@ def moment(time: float | None) -> str:
     return f"{when.day} {when:%B %Y, %H:%M:%S} UTC" if time else ""
 
 
+def short_moment(time: float | None) -> str:
+    """ "2026-11-16 09:27", of UTC."""
+    try:
+        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}" if time else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 def listed(words: list[str]) -> str:
     """ "a, b and c"."""
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
