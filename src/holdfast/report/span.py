@@ -28,7 +28,7 @@ class Span:
         """A time as seconds since the start, within the run: clocks are set, and files are made by hand."""
         if moment is None or self.started is None:
             return 0.0
-        return min(max(moment - self.started, 0.0), self.duration_s)
+        return min(max(round(moment - self.started, 3), 0.0), self.duration_s)
 
 
 def span_of(run: Run) -> Span:
@@ -39,7 +39,7 @@ def span_of(run: Run) -> Span:
     ended = None if run.end is None else entries.number(run.end, "time")
     if ended is None:
         ended = time.time() if run.is_alive else max(said, default=started)
-    return Span(started, max(ended - started, 0.0))
+    return Span(started, max(round(ended - started, 3), 0.0))
 
 
 def _moments(run: Run) -> Iterator[float | None]:

@@ -54,7 +54,7 @@ def times(number: int) -> str:
 
 def share(part: float, whole: float) -> str:
     """ "12 %"; one digit more where it is small, and never 0 % or 100 % of what is neither."""
-    if whole <= 0:
+    if whole <= 0 or part <= 0:
         return "0 %"
     percent = 100 * part / whole
     if 0 < percent < 0.1:

@@ -74,7 +74,7 @@ def _round_up(value: float) -> float:
 def _time_label(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.10g} s"
-    for unit_s, unit in ((_DAY_S, "d"), (3600, "h"), (60, "min")):
-        if seconds % unit_s == 0:
+    for unit_s, below_s, unit in ((_DAY_S, math.inf, "d"), (3600, _DAY_S, "h"), (60, 3600, "min")):
+        if seconds % unit_s == 0 and seconds < below_s:
             return f"{seconds / unit_s:,.0f} {unit}"
     return words.duration(seconds)
