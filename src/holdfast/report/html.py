@@ -14,7 +14,6 @@ import base64
 import dataclasses
 import functools
 import hashlib
-from urllib.parse import quote
 
 import jinja2
 
@@ -82,7 +81,7 @@ def _environment() -> jinja2.Environment:
 
 def data_url(kind: str, text: str) -> str:
     """A link to this text, to be saved without a network or a script."""
-    return f"data:{kind};charset=utf-8,{quote(text)}"
+    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
 
 
 def _smaller(report: Report, longest: int, most: int) -> Report:
