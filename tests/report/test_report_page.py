@@ -172,7 +172,7 @@ def test_ten_thousand_incidents_are_a_small_page(different: bool, tmp_path: Path
 
 
 def test_the_worst_that_a_record_can_hold_is_a_small_page(tmp_path: Path) -> None:
-    """Text that grows fivefold by being escaped, in every field, in hundreds of groups; and as much that was skipped."""
+    """Text that grows fivefold by being escaped, in every field, in hundreds of groups and of skipped samples."""
     bad = "\"'<>&" * 1600
     fields = ("summary", "because", "where", "evidence", "phase", "confidence", "done")
     incidents = [
