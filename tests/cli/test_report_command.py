@@ -57,7 +57,7 @@ def test_the_last_run_becomes_a_page_and_its_path_is_printed(home: Path) -> None
     assert done.returncode == 1
     assert done.stdout == f"{home}/reports/7f3a.html\n"
     first, last = done.stderr.splitlines()
-    assert first == "It came through 3 incidents; 2 samples were left out"
+    assert first == "The run came through 3 incidents; 2 samples were left out"
     assert last.startswith("next  holdfast ")
     assert Path(done.stdout.strip()).read_text().startswith("<!doctype html>")
 
@@ -75,7 +75,7 @@ def test_text_fits_into_80_columns(columns: str, home: Path) -> None:
     write(home, full_run())
     done = holdfast_report("--text", COLUMNS=columns)
     assert done.returncode == 1
-    assert done.stdout.startswith("It came through 3 incidents; 2 samples were left out\n")
+    assert done.stdout.startswith("The run came through 3 incidents; 2 samples were left out\n")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -110,7 +110,7 @@ def test_output_goes_where_it_is_wanted(home: Path, tmp_path: Path) -> None:
     """A page, a text or data into a file, and a page to stdout."""
     write(home, full_run())
     wanted = tmp_path / "out"
-    for form, begins in (("--text", "It came"), ("--json", "{"), ("", "<!doctype html>")):
+    for form, begins in (("--text", "The run came"), ("--json", "{"), ("", "<!doctype html>")):
         done = holdfast_report("-o", str(wanted), *([form] if form else []))
         assert (done.returncode, done.stdout) == (1, f"{wanted}\n")
         assert wanted.read_text().startswith(begins)
@@ -208,7 +208,7 @@ def test_an_empty_run_is_healthy(home: Path) -> None:
     """As of num_workers=0, where torch's own iterator loads and nothing is counted."""
     RunRecord.open(FACTS).close()
     data = data_of(status=0)
-    assert data["title"] == "It ended, and nothing was counted"
+    assert data["title"] == "The run ended, and nothing was counted"
 
 
 # -- wrong usage -------------------------------------------------------------------------------------------------------
@@ -250,7 +250,11 @@ def test_nothing_is_wider_than_the_terminal(form: str, columns: int, home: Path)
     pexpect = pytest.importorskip("pexpect")
     write(home, full_run())
     command = ["-m", "holdfast", "report", *([form] if form else [])]
-    child = pexpect.spawn(sys.executable, command, dimensions=(50, columns), timeout=LIMIT_S, encoding="utf-8")
+    plain_environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "CI")}
+    environment = plain_environment | {"TERM": "xterm-256color"}
+    child = pexpect.spawn(
+        sys.executable, command, dimensions=(50, columns), timeout=LIMIT_S, encoding="utf-8", env=environment
+    )
     said = child.read()
     child.close()
     assert child.exitstatus == (0 if form == "--list" else 1)

@@ -43,7 +43,7 @@ def test_a_run_without_incidents_is_well(tmp_path: Path) -> None:
 
 def test_what_was_lost_is_in_the_title(tmp_path: Path) -> None:
     report = told(tmp_path, *full_run())
-    assert report.headline.title == "It came through 3 incidents; 2 samples were left out"
+    assert report.headline.title == "The run came through 3 incidents; 2 samples were left out"
     assert not report.headline.is_healthy
     story = [each.words for each in report.headline.story]
     assert "Worker 1 died of a segmentation fault while loading sample 70, twice: retried, then skipped." in story
@@ -52,7 +52,7 @@ def test_what_was_lost_is_in_the_title(tmp_path: Path) -> None:
 
 def test_nothing_lost_is_said_too(tmp_path: Path) -> None:
     report = told(tmp_path, start(), incident(done="retried"), end(restarts=1))
-    assert report.headline.title == "It came through 1 incident; nothing was lost"
+    assert report.headline.title == "The run came through 1 incident; nothing was lost"
 
 
 def test_an_error_that_was_raised_is_the_title(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def _finished(found: Findings) -> str:
         return f"An error reached {found.nouns.caller}: {what_happened(raised, found.nouns)}"
     lost = were_lost(found.losses.total, found.nouns) if found.losses.total else ""
     if found.incidents.total:
-        return f"It came through {words.plural(found.incidents.total, 'incident')}; {lost or 'nothing was lost'}"
+        return f"The run came through {words.plural(found.incidents.total, 'incident')}; {lost or 'nothing was lost'}"
     if lost:
         return f"No incident; {lost}"
-    return "All went well" if found.pace.samples or found.pace.batches else "It ended, and nothing was counted"
+    return "All went well" if found.pace.samples or found.pace.batches else "The run ended, and nothing was counted"
 
 
 def _running(found: Findings) -> str:

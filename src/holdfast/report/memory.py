@@ -87,9 +87,9 @@ def _worker(item: Sequence[object]) -> tuple[tuple[int, str], float, int] | None
 
 
 def _bytes(pair: Sequence[object]) -> float | None:
-    """[resident, private]: the second, where it is known."""
-    known = [nbytes for nbytes in map(entries.as_number, reversed(pair)) if nbytes is not None and nbytes >= 0]
-    return known[0] if known else None
+    """[resident, private]: the second, where it is known. A process that has just begun, or ended, has none."""
+    known = [nbytes for nbytes in map(entries.as_number, reversed(pair)) if nbytes is not None]
+    return known[0] if known and known[0] > 0 else None
 
 
 def _series(name: str, points: list[tuple[float, float, int]], span: Span, limit: float | None) -> Series:

@@ -21,7 +21,7 @@ WIDTH, LEFT, RIGHT, TOP, ROW, AXIS = 960, 92, 18, 6, 36, 28
 BAR = 16
 _APART = 9  # marks nearer to each other are one
 _LEAST = 1.5  # bars narrower than that are joined
-_GAP = 1.5
+_GAP = 2.0
 
 SHAPES = {
     families.CRASH: "M0-7 7 0 0 7-7 0z",
