@@ -260,7 +260,7 @@ def test_hostile_text_runs_nothing(show: Any, tmp_path: Path) -> None:
     assert '<script>alert("no")</script>' in page.locator(".group h3").inner_text()
 
 
-@pytest.mark.parametrize("different", [False, True])
+@pytest.mark.parametrize("different", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_ten_thousand_incidents_open(different: bool, show: Any, tmp_path: Path) -> None:
     """Equal ones are folded. A generous deadline: on a quiet machine it takes a part of a second."""
     few = run_of(tmp_path, start(num_workers=16), end())

@@ -159,7 +159,7 @@ def ten_thousand(different: bool) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("different", [False, True])
+@pytest.mark.parametrize("different", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_ten_thousand_incidents_are_a_small_page(different: bool, tmp_path: Path) -> None:
     """More than a record keeps: the report has a bound of its own."""
     few = run_of(tmp_path, start(num_workers=64), end())
@@ -171,6 +171,7 @@ def test_ten_thousand_incidents_are_a_small_page(different: bool, tmp_path: Path
     assert "10,000" in page
 
 
+@pytest.mark.long
 def test_the_worst_that_a_record_can_hold_is_a_small_page(tmp_path: Path) -> None:
     """Text that grows fivefold by being escaped, in every field, in hundreds of groups and of skipped samples."""
     bad = "\"'<>&" * 1600
