@@ -47,6 +47,7 @@ NEED_TORCH = [
     "notebooks",
     "parity",
     "pool",
+    "report/test_report_every_cause.py",
     "sharing",
     "unit/test_arguments.py",
     "unit/test_backends.py",

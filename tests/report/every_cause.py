@@ -37,10 +37,14 @@ ALONE = ("out of memory",)
 
 
 class EachStruck(Dataset[torch.Tensor]):
-    """Sample i is i, but for one in eight: each of those strikes in a way of its own."""
+    """Sample i is i, but for one in eight: each of those strikes in a way of its own, once, as is noted in `folder`.
 
-    def __init__(self, strikes: list[Strike]) -> None:
+    (What is not of the sample, as being stopped by another process, would be tried again for ever.)
+    """
+
+    def __init__(self, strikes: list[Strike], folder: Path) -> None:
         self.strikes = strikes
+        self.folder = folder
 
     def __len__(self) -> int:
         return LENGTH * len(self.strikes)
@@ -49,7 +53,8 @@ class EachStruck(Dataset[torch.Tensor]):
         strike, place = self.strikes[index // LENGTH], index % LENGTH
         if place == EARLIER:
             strike.prepare()
-        if place == BAD:
+        if place == BAD and not (mark := self.folder / f"struck{index}").exists():
+            mark.touch()
             strike()
         return torch.tensor(index)
 
@@ -78,7 +83,7 @@ def _run_struck(folder: Path) -> None:
     with contextlib.ExitStack() as stack:
         strikes = list(_strikes(folder, stack))
         loader = DataLoader(
-            EachStruck(strikes),
+            EachStruck(strikes, folder),
             BATCH_SIZE,
             num_workers=NUM_WORKERS,
             multiprocessing_context="fork",

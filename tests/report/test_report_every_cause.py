@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -63,10 +62,10 @@ def test_every_cause_is_on_the_page(run: Run, tmp_path: Path) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
         requests: list[str] = []
-        complaints: list[Any] = []
+        complaints: list[str] = []
         page.on("request", lambda made: requests.append(made.url))
         page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", complaints.append)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path.as_uri())
         assert page.locator("h1").inner_text() == told.headline.title
         assert page.locator("details.group").count() == len(told.incidents.groups)
