@@ -40,8 +40,8 @@ def holdfast_report(*arguments: str, **variables: str) -> subprocess.CompletedPr
 
 def data_of(*arguments: str, schema: str = "report", status: int = 1) -> dict[str, Any]:
     """What --json says, valid by its schema, with nothing on stderr."""
-    done = holdfast_report(*arguments, "--json")
-    assert (done.returncode, done.stderr) == (status, "")
+    done = CliRunner().invoke(main, ["report", *arguments, "--json"])
+    assert (done.exit_code, done.stderr) == (status, "")
     data: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(data, json.loads((SCHEMAS / f"{schema}.json").read_text()))
     return data
@@ -83,6 +83,7 @@ def test_text_fits_into_80_columns(columns: str, home: Path) -> None:
 def test_json_says_all_that_the_page_does(home: Path) -> None:
     write(home, full_run())
     data = data_of("7f3a")
+    assert json.loads(holdfast_report("--json").stdout) == data
     assert (data["run"], data["outcome"], data["healthy"]) == ("7f3a", "finished", False)
     assert [group["count"] for group in data["incidents"]["groups"]] == [2, 1]
     assert data["incidents"]["groups"][0]["members"][1]["id"] == "7f3a.2"
@@ -111,8 +112,8 @@ def test_output_goes_where_it_is_wanted(home: Path, tmp_path: Path) -> None:
     write(home, full_run())
     wanted = tmp_path / "out"
     for form, begins in (("--text", "The run came"), ("--json", "{"), ("", "<!doctype html>")):
-        done = holdfast_report("-o", str(wanted), *([form] if form else []))
-        assert (done.returncode, done.stdout) == (1, f"{wanted}\n")
+        done = CliRunner().invoke(main, ["report", "-o", str(wanted), *([form] if form else [])])
+        assert (done.exit_code, done.stdout) == (1, f"{wanted}\n")
         assert wanted.read_text().startswith(begins)
     assert holdfast_report("-o", "-").stdout.startswith("<!doctype html>")
     assert not (home / "reports").exists()
