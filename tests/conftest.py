@@ -48,6 +48,7 @@ NEED_TORCH = [
     "parity",
     "pool",
     "report/test_report_every_cause.py",
+    "report/test_report_of_real_runs.py",
     "sharing",
     "unit/test_arguments.py",
     "unit/test_backends.py",

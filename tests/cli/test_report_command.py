@@ -92,6 +92,12 @@ def test_json_says_all_that_the_page_does(home: Path) -> None:
     assert data["memory"]["workers"][0]["limit_bytes"] > data["memory"]["workers"][0]["peak_bytes"]
 
 
+def test_the_id_of_an_incident_means_its_run(home: Path) -> None:
+    """It is what an error's last line names."""
+    write(home, full_run())
+    assert data_of("7f3a.2")["run"] == "7f3a"
+
+
 def test_the_list_has_every_run_newest_first(home: Path) -> None:
     write(home, [start(), incident(), end(incidents=1, skipped=1)], "7f3a")
     later = write(home, [start(front="holdfast.map", dataset=None, function="square")], "b00b")

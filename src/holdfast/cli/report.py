@@ -42,8 +42,8 @@ def report(  # noqa: PLR0917 (click gives them by name)
 ) -> None:
     """Tell what happened in a run, and what to do: the last one, or RUN.
 
-    RUN is the id of a run, its beginning, or the file of a record. The page is one HTML file that needs neither a
-    network nor a script; its path is printed.
+    RUN is the id of a run, its beginning, that of an incident (7f3a.2), or the file of a record. The page is one HTML
+    file that needs neither a network nor a script; its path is printed.
     """
     _check(run_id, output, as_text=as_text, as_json=as_json, opens=opens, lists=lists)
     if lists:
@@ -73,9 +73,9 @@ def _check(run_id: str | None, output: str | None, *, as_text: bool, as_json: bo
 
 
 def _run(wanted: str | None) -> Run:
-    """By its id, or from a file that somebody handed on."""
+    """By its id, that of an incident of it (7f3a.2), or from a file that somebody handed on."""
     if wanted is None or not (wanted.endswith(".jsonl") or Path(wanted).name != wanted):
-        return find_run(wanted)
+        return find_run(wanted and wanted.partition(".")[0])
     try:
         return reader.read(wanted)
     except OSError as error:
@@ -123,8 +123,7 @@ def _width(output: str | None) -> int:
 
 
 def _say_next(console: Console, told: Report, opens: bool) -> None:
-    target = commands.target_of(told)
-    replays = [replay for group in told.incidents.groups if (replay := commands.replay(group, target))]
+    replays = [replay for group in told.incidents.groups if (replay := commands.replay(told, group))]
     if replays:
         name_next(console, replays[-1], "load that one sample alone")
     elif not opens:

@@ -18,14 +18,14 @@ def has(command: str) -> bool:
     return importlib.util.find_spec(f"holdfast.cli.{command}") is not None
 
 
-def replay(group: Group, target: str) -> str:
-    """Loads the last sample of a group alone; empty where there is none, or no such command."""
+def replay(report: Report, group: Group) -> str:
+    """Loads the last sample of a group alone; empty where there is none, as of calls, or no such command."""
     with_sample = [member for member in group.members if member.sample and member.id]
-    if not with_sample or not has("replay"):
+    if not with_sample or report.nouns.item != "sample" or not has("replay"):
         return ""
-    return f"holdfast replay {with_sample[-1].id} --dataset {target or NO_TARGET}"
+    return f"holdfast replay {with_sample[-1].id} --dataset {_target(report) or NO_TARGET}"
 
 
-def target_of(report: Report) -> str:
+def _target(report: Report) -> str:
     """MODULE:DATASET, where the record has it."""
     return next((fact.value for fact in report.facts if fact.name == "found as"), "")

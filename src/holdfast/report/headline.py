@@ -36,7 +36,7 @@ def headline_of(found: Findings) -> Headline:
 
 def _finished(found: Findings) -> str:
     raised = next((group for group in reversed(found.incidents.groups) if was_raised(group)), None)
-    if raised is not None:
+    if raised is not None and found.nouns.item == "sample":  # of calls, each has its own answer
         return f"An error reached {found.nouns.caller}: {what_happened(raised, found.nouns)}"
     lost = were_lost(found.losses.total, found.nouns) if found.losses.total else ""
     if found.incidents.total:

@@ -23,14 +23,16 @@ from holdfast.report.incidents import Incidents
 from holdfast.report.model import Report
 
 MAX_BYTES = 1_400_000
-_MOST_ROWS = 1000
-"""Of the table of what was skipped; the file to download has more."""
+_MOST_ROWS = 300
+"""Of the table of what was skipped; the files to download have more."""
+_MOST_IN_FILES = 8000
+"""Where the page gets too large: before that they have all."""
 
 
 def page(report: Report) -> str:
     """The whole file."""
     text = _render(report)
-    longest, most = clean.LONGEST_BLOCK, 4 * _MOST_ROWS
+    longest, most = clean.LONGEST_BLOCK, _MOST_IN_FILES
     while len(text.encode()) > MAX_BYTES and most > 1:
         longest, most = longest // 2, most // 2
         text = _render(_smaller(report, longest, most))
@@ -40,7 +42,6 @@ def page(report: Report) -> str:
 def _render(report: Report) -> str:
     style = _environment().get_template("page.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    target = commands.target_of(report)
     return (
         _environment()
         .get_template("page.html")
@@ -58,7 +59,7 @@ def _render(report: Report) -> str:
             families=families.TITLES,
             csv_url=data_url("text/csv", losses.as_csv(report.losses)),
             skipped_file_url=data_url("application/jsonl", report.losses.skipped_file),
-            replay=functools.partial(commands.replay, target=target),
+            replay=functools.partial(commands.replay, report),
             remedy=remedies.remedy_of,
             most_rows=_MOST_ROWS,
         )

@@ -124,9 +124,8 @@ def _incidents(report: Report, width: int) -> Iterator[str]:
     if not found.total:
         return
     yield from _heading(f"Incidents ({found.total:,})")
-    target = commands.target_of(report)
     for group in found.groups[:_MOST_GROUPS]:
-        yield from _group(group, report.nouns.item, commands.replay(group, target), width)
+        yield from _group(group, report.nouns.item, commands.replay(report, group), width)
     rest = sum(group.count for group in found.groups[_MOST_GROUPS:]) + sum(number for _, number in found.not_shown)
     if rest:
         others = words.plural(rest, "incident")
