@@ -78,6 +78,14 @@ def test_a_bar_is_as_long_as_its_process_lived() -> None:
     assert (first.title, row.label) == ("pid 1, 0 s to 25 s, died", "worker 0")
 
 
+def test_a_short_life_is_not_taken_for_the_long_one_after_it() -> None:
+    """A worker that died twice at one moment, and then lived on."""
+    lives = (Life(0, 50, 1, "died"), Life(50, 50, 2, "died"), Life(50, 100, 3, ""))
+    (row,) = timeline_of(Worker(0, lives, ())).rows
+    assert [bar.ended for bar in row.bars] == ["died", "died", ""]
+    assert row.bars[1].width < 1
+
+
 def test_ten_thousand_incidents_are_a_bounded_number_of_marks() -> None:
     """Those at one place are one, with their number: none is lost."""
     marks = tuple(Mark(n / 100, families.CRASH if n % 2 else families.HANG, n, "died") for n in range(10_000))

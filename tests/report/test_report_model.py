@@ -38,7 +38,7 @@ def test_a_run_without_incidents_is_well(tmp_path: Path) -> None:
         True,
     )
     assert report.headline.remedies == ()
-    assert report.headline.story[0].words == "DataLoader over Photos: 188 samples in 24 batches, 1 min 0 s."
+    assert report.headline.story[0].words == "DataLoader over Photos: 188 samples in 24 batches, 1 min."
 
 
 def test_what_was_lost_is_in_the_title(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_loader_that_keeps_training_waiting_is_told_so(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("front", "function", "words_of_it"),
-    [("holdfast.map", "square", "holdfast.map of square: 6 calls, 1 min 0 s."), ("holdfast.spawn", "main", "6 ranks")],
+    [("holdfast.map", "square", "holdfast.map of square: 6 calls, 1 min."), ("holdfast.spawn", "main", "6 ranks")],
 )
 def test_a_run_of_calls_has_calls(front: str, function: str, words_of_it: str, tmp_path: Path) -> None:
     """A pool has no samples, and a group has ranks."""
@@ -331,6 +331,7 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
         (0.25, "250 ms"),
         (2.36, "2.4 s"),
         (42, "42 s"),
+        (60, "1 min"),
         (185, "3 min 5 s"),
         (7800, "2 h 10 min"),
         (4 * 86400 + 3 * 3600, "4 d 3 h"),

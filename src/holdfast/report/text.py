@@ -76,7 +76,7 @@ def _workers(report: Report, width: int) -> Iterator[str]:
         return
     yield from _heading("Workers over time")
     noun = report.nouns.worker
-    names = ["others" if each.worker_id is None else f"{noun} {each.worker_id}" for each in timeline.workers]
+    names = ["no worker" if each.worker_id is None else f"{noun} {each.worker_id}" for each in timeline.workers]
     column = max(map(len, names)) + 2
     for name, worker in zip(names, timeline.workers, strict=True):
         yield f"{name:<{column}}{lane(worker, timeline.duration_s, width - column)}"

@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
     for below_s, unit_s, unit, part_s, part in _PARTS:
         if seconds < below_s:
             units, rest_s = divmod(round(seconds / part_s) * part_s, unit_s)
-            return f"{units:,} {unit} {rest_s // part_s} {part}"
+            return f"{units:,} {unit} {rest_s // part_s} {part}" if rest_s else f"{units:,} {unit}"
     return "for ever"
 
 

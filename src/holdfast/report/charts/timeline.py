@@ -99,7 +99,7 @@ def timeline_chart(timeline: Timeline, noun: str = "worker") -> TimelineChart:
 
 
 def _row(number: int, worker: Worker, scale: Scale, noun: str) -> Row:
-    label = "the others" if worker.worker_id is None else f"{noun} {worker.worker_id}"
+    label = "no worker" if worker.worker_id is None else f"{noun} {worker.worker_id}"
     return Row(
         y=TOP + ROW * number + ROW / 2 + 3,  # there is more above a bar than below: the numbers of its signs
         label=label,
@@ -109,15 +109,19 @@ def _row(number: int, worker: Worker, scale: Scale, noun: str) -> Row:
 
 
 def _bars(lives: tuple[Life, ...], scale: Scale) -> list[Bar]:
+    """Short ones are joined until they can be seen; a long one has its own."""
     bars: list[Bar] = []
-    joined: list[Life] = []
-    for number, life in enumerate(lives):
-        joined.append(life)
-        is_last = number == len(lives) - 1
-        if scale(life.to_s) - scale(joined[0].from_s) >= _LEAST or is_last:
-            bars.append(_bar(joined, scale))
-            joined = []
-    return bars
+    short: list[Life] = []
+    for life in lives:
+        is_long = scale(life.to_s) - scale(life.from_s) >= _LEAST
+        if short and (is_long or scale(life.to_s) - scale(short[0].from_s) >= _LEAST):
+            bars.append(_bar(short, scale))
+            short = []
+        if is_long:
+            bars.append(_bar([life], scale))
+        else:
+            short.append(life)
+    return [*bars, _bar(short, scale)] if short else bars
 
 
 def _bar(lives: list[Life], scale: Scale) -> Bar:
