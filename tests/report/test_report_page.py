@@ -212,6 +212,18 @@ def test_a_page_goes_where_it_is_wanted(home: Path, tmp_path: Path) -> None:
     assert not (home / "reports").exists()
 
 
+def test_what_is_no_file_is_written_to_and_not_replaced(home: Path, tmp_path: Path) -> None:
+    """A device stays a device, a link a link."""
+    run = run_of(home, start(), end())
+    report.write(run, "/dev/null")
+    assert Path("/dev/null").is_char_device()
+    target, link = tmp_path / "target.html", tmp_path / "link.html"
+    link.symlink_to(target)
+    report.write(run, link)
+    assert link.is_symlink()
+    assert target.read_text().startswith("<!doctype html>")
+
+
 def test_only_the_last_pages_are_kept(home: Path) -> None:
     """And nothing that is not a page of ours is touched."""
     folder = home / "reports"

@@ -33,7 +33,11 @@ def default_path(run: Run) -> Path:
 
 
 def save(text: str, path: Path) -> None:
-    """Over what was there. OSError where it cannot be written."""
+    """Over what was there; into what is no file, as /dev/stdout. OSError where it cannot be written."""
+    path = path.resolve()  # a link stays, and what it leads to is written
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     fd, temporary = tempfile.mkstemp(prefix=".", suffix=".html", dir=path.parent)
     try:
         with open(fd, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123 (a descriptor)

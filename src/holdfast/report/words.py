@@ -13,7 +13,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def duration(seconds: float) -> str:
-    """ "0.25 s", "12 s", "3 min 5 s", "2 h 10 min", "4 d 3 h"."""
+    """ "250 ms", "12 s", "3 min 5 s", "2 h", "4 d 3 h"."""
     if seconds < 0.001:
         return "0 s" if seconds <= 0 else f"{seconds * 1e6:.0f} µs"
     if seconds < 1:
