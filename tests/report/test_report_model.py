@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.diagnosis import engine
-from holdfast.records.reader import Run
 from holdfast.report import families, html, losses, words
 from holdfast.report.data import data
 from holdfast.report.incidents import MOST_GROUPS, MOST_MEMBERS, split_evidence
@@ -75,8 +75,7 @@ def test_a_record_without_an_end_was_cut_short(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_is_told_so(tmp_path: Path) -> None:
     run = run_of(tmp_path, start(), reading(5))
-    alive = Run(**{name: getattr(run, name) for name in Run.__dataclass_fields__} | {"is_alive": True})
-    report = report_of(alive)
+    report = report_of(dataclasses.replace(run, is_alive=True))
     assert report.headline.title.startswith("Running for ")
     assert report.headline.title.endswith(", no incident so far")
     assert report.headline.is_healthy
@@ -181,6 +180,11 @@ def test_those_that_the_record_counted_only_are_in_the_total(tmp_path: Path) -> 
     report = told(tmp_path, start(), incident(), {"kind": "full"}, end(incidents_left_out={"hang": 7, "abort": 9}))
     assert (report.incidents.total, report.incidents.left_out) == (17, (("abort", 9), ("hang", 7)))
     assert "more incidents than a record keeps" in report.warnings[0]
+
+
+def test_what_did_not_fit_into_the_record_is_said(tmp_path: Path) -> None:
+    report = told(tmp_path, start(), end(readings_left_out=3, worker_lines_left_out=9))
+    assert [warning.partition(": ")[2] for warning in report.warnings] == ["3 readings.", "9 lines on workers."]
 
 
 def test_evidence_is_split_into_facts_and_stack() -> None:

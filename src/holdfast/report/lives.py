@@ -15,7 +15,7 @@ from holdfast.records.reader import Run
 from holdfast.report import entries, families
 from holdfast.report.entries import Entry
 from holdfast.report.incidents import group_numbers
-from holdfast.report.span import Span, lines_of
+from holdfast.report.span import Span
 
 MOST_ROWS = 24
 """Of more workers those with incidents go first."""
@@ -98,7 +98,7 @@ def _recorded(run: Run, span: Span) -> dict[int | None, list[Life]]:
     """From the lines on workers. A start ends what was there before, should its own line be missing."""
     lives: dict[int | None, list[Life]] = defaultdict(list)
     open_since: dict[int | None, tuple[float, int | None]] = {}
-    for line in lines_of(run, "worker"):
+    for line in run.workers:
         worker, at_s = _worker_id(line), span.at_s(entries.number(line, "time"))
         before = open_since.pop(worker, None)
         if before is not None:

@@ -19,7 +19,7 @@ from holdfast.records.reader import Run
 from holdfast.report import clean, entries, families
 from holdfast.report.entries import Entry
 from holdfast.report.pace import last_counts
-from holdfast.report.span import Span, lines_of
+from holdfast.report.span import Span
 
 _REPLACED = re.compile(r"replaced by (.*)", re.DOTALL)
 _FORMULA = ("=", "+", "-", "@")  # what a spreadsheet would compute
@@ -49,7 +49,7 @@ class Losses:
 
 
 def losses_of(run: Run, span: Span) -> Losses:
-    lines = lines_of(run, "skipped") or _from_incidents(run)
+    lines = run.skipped or _from_incidents(run)
     skipped = tuple(_skipped(line, span) for line in lines)
     total = max(len(skipped), entries.count(last_counts(run), "skipped"))
     return Losses(total, skipped, _skipped_file(run, lines))

@@ -97,6 +97,7 @@ def _warnings(run: Run) -> Iterator[str]:
         yield "The first line of the record could not be read: what ran is not known."
     if run.is_full:
         yield "There were more incidents than a record keeps: the others are counted only."
-    left_out = entries.count(run.end or {}, "readings_left_out")
-    if left_out:
-        yield f"{words.plural(left_out, 'reading')} did not fit into the record."
+    for what, key in (("readings", "readings_left_out"), ("lines on workers", "worker_lines_left_out")):
+        left_out = entries.count(run.end or {}, key)
+        if left_out:
+            yield f"Did not fit into the record: {left_out:,} {what}."

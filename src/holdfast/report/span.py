@@ -43,11 +43,5 @@ def span_of(run: Run) -> Span:
 
 
 def _moments(run: Run) -> Iterator[float | None]:
-    for line in (run.start, *run.incidents, *run.readings, *lines_of(run, "worker"), run.end or {}):
+    for line in (run.start, *run.incidents, *run.readings, *run.workers, run.end or {}):
         yield entries.number(line, "time")
-
-
-def lines_of(run: Run, kind: str) -> tuple[entries.Entry, ...]:
-    """Lines of a kind that a version of the reader has a field for, or holds among those it does not know."""
-    known: tuple[entries.Entry, ...] | None = getattr(run, {"worker": "workers"}.get(kind, kind), None)
-    return tuple(line for line in run.unknown if line.get("kind") == kind) if known is None else known
