@@ -146,6 +146,17 @@ def test_open_shows_the_page_in_a_browser(browser: str, words: str, home: Path, 
     assert note.read_text() == f"file://{home}/reports/7f3a.html\n"
 
 
+def test_it_works_where_torch_does_not(home: Path) -> None:
+    """Torch itself may be what crashes."""
+    write(home, full_run())
+    program = (
+        "import sys; sys.modules['torch'] = sys.modules['numpy'] = None; from holdfast.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", program, "report", "--text"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "process           4711")
+
+
 def test_where_stdout_knows_no_unicode_it_is_spelt_out(home: Path) -> None:
     write(home, [start(), incident(summary="raised ValueError: naïve", at_s=0.00002), end()])
     done = holdfast_report("--text", PYTHONIOENCODING="ascii")

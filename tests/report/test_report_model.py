@@ -22,6 +22,9 @@ from holdfast.report.text import text
 from made_records import MIB, STACK, end, full_run, incident, reading, run_of, skipped, start, worker
 from record_strategies import anything
 
+jsonschema = pytest.importorskip("jsonschema")
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "report.json").read_text())
+
 
 def told(folder: Path, *lines: dict[str, Any], torn: bytes = b"") -> Report:
     return report_of(run_of(folder, *lines, torn=torn))
@@ -136,11 +139,11 @@ def test_without_its_first_line_a_record_is_told_as_far_as_it_goes(tmp_path: Pat
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(anything(), max_size=6))
 def test_no_record_makes_a_report_fail(lines: list[dict[str, Any]], tmp_path: Path) -> None:
-    """Any value in any field: a page, a text and valid JSON come of it."""
+    """Any value in any field: a page, a text, and JSON by its schema come of it."""
     report = told(tmp_path, *lines)
     assert html.page(report).startswith("<!doctype html>")
     assert all(len(line) <= 80 for line in text(report).split("\n"))
-    json.dumps(data(report), allow_nan=False)
+    jsonschema.validate(json.loads(json.dumps(data(report), allow_nan=False)), SCHEMA)
 
 
 # -- incidents ---------------------------------------------------------------------------------------------------------
