@@ -58,7 +58,7 @@ def test_the_last_run_becomes_a_page_and_its_path_is_printed(home: Path) -> None
     assert done.stdout == f"{home}/reports/7f3a.html\n"
     first, last = done.stderr.splitlines()
     assert first == "The run came through 3 incidents; 2 samples were left out"
-    assert last.startswith("next  holdfast ")
+    assert last == "next  holdfast replay 7f3a.2 --dataset data:photos   load that one sample alone"
     assert Path(done.stdout.strip()).read_text().startswith("<!doctype html>")
 
 
@@ -209,6 +209,14 @@ def test_hostile_text_is_harmless_in_every_form(home: Path) -> None:
     assert "[bold]rich[/bold]" in outputs[1].stdout
     assert "<script" not in Path(outputs[0].stdout.strip()).read_text()
     data_of()
+
+
+def test_a_command_to_paste_runs_nothing_else(home: Path) -> None:
+    """What it is made of may be anybody's."""
+    write(home, [start(target="data:x; rm -rf ~"), incident(), end()])
+    done = holdfast_report("--text")
+    assert "holdfast replay 7f3a.1 --dataset 'data:x; rm -rf ~'" in " ".join(done.stdout.split())
+    assert "--dataset 'data:x; rm -rf ~' " in done.stderr
 
 
 def test_a_run_that_goes_on_is_told_so_far(home: Path) -> None:

@@ -12,6 +12,7 @@ import json
 import sys
 import webbrowser
 from pathlib import Path
+from shlex import quote
 
 import click
 from rich.console import Console
@@ -123,10 +124,11 @@ def _width(output: str | None) -> int:
 
 
 def _say_next(console: Console, told: Report, opens: bool) -> None:
-    replays = [replay for group in told.incidents.groups if (replay := commands.replay(told, group))]
+    replays = {group.number: replay for group in told.incidents.groups if (replay := commands.replay(told, group))}
+    worst = [remedy.group for remedy in told.headline.remedies if remedy.group in replays]
     if replays:
-        name_next(console, replays[-1], "load that one sample alone")
+        name_next(console, replays[worst[0] if worst else min(replays)], "load that one sample alone")
     elif not opens:
-        name_next(console, f"holdfast report {told.run_id} --open", "look at it in a browser")
+        name_next(console, f"holdfast report {quote(told.run_id)} --open", "look at it in a browser")
     elif commands.has("doctor"):
         name_next(console, "holdfast doctor", "what on this machine would kill a loader")

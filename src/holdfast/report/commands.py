@@ -1,11 +1,14 @@
 """Commands that a report may name: only those that this installation has.
 
+They are there to be pasted into a shell: what comes from the record is quoted.
+
 Runs in: wherever reports are made.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from shlex import quote
 
 from holdfast.report.incidents import Group
 from holdfast.report.model import Report
@@ -23,7 +26,7 @@ def replay(report: Report, group: Group) -> str:
     with_sample = [member for member in group.members if member.sample and member.id]
     if not with_sample or report.nouns.item != "sample" or not has("replay"):
         return ""
-    return f"holdfast replay {with_sample[-1].id} --dataset {_target(report) or NO_TARGET}"
+    return f"holdfast replay {quote(with_sample[-1].id)} --dataset {quote(_target(report) or NO_TARGET)}"
 
 
 def _target(report: Report) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 from holdfast.report import entries
 from holdfast.report.findings import Findings
@@ -38,7 +39,7 @@ def remedies_of(found: Findings) -> Iterator[Remedy]:
         what = "what the kernel ended; then look at the scheduler's log, and the terminal's"
         yield Remedy(what, "dmesg -T | grep -iE 'killed process|segfault'", "the missing end", None)
     if found.pace.is_bottleneck and not seen:
-        command = f"holdfast tune {entries.text(found.start, 'target') or 'MODULE:DATASET'}"
+        command = f"holdfast tune {quote(entries.text(found.start, 'target') or 'MODULE:DATASET')}"
         yield Remedy("measures, and proposes num_workers and prefetch_factor", command, "the waiting", None)
 
 
