@@ -24,7 +24,8 @@ Current thread 0x00007fd33c5f9b80 (most recent call first):
 
 HOSTILE = (
     '</style></script><script>alert("no")</script><img src=x onerror=alert(1)>'
-    "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x07 \u202egpj.exe\u202c \u2066 \ud800 {{ 7 * 7 }} [bold]rich[/bold]"
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x07 \u202egpj.exe\u202c \u2066 \ud800 {{ 7 * 7 }} "
+    "[bold]rich[/bold] `<b>x</b>`"
 )
 
 

@@ -111,6 +111,19 @@ def test_the_policy_allows_the_style_and_nothing_else(tmp_path: Path) -> None:
     assert "url(" not in style
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("no `if x:` around", "no <code>if x:</code> around"),
+        ("`<b>` & `", "`&lt;b&gt;` &amp; `"),
+        ("`<b>` & ``", "<code>&lt;b&gt;</code> &amp; <code></code>"),
+        ("plain", "plain"),
+    ],
+)
+def test_what_stands_between_backticks_is_code(said: str, shown: str) -> None:
+    assert str(html.with_code(said)) == shown
+
+
 def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path) -> None:
     """HTML is text; what steers a terminal or turns the direction of text is gone."""
     page = html.page(told(tmp_path, *hostile_lines()))

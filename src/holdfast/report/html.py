@@ -16,6 +16,7 @@ import functools
 import hashlib
 
 import jinja2
+import markupsafe
 
 from holdfast.report import clean, commands, families, losses, remedies, words
 from holdfast.report.charts import panel, stages, timeline, usage
@@ -75,9 +76,18 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"duration": words.duration, "size": words.size, "limit": words.limit}
+    environment.filters |= {"duration": words.duration, "size": words.size, "limit": words.limit, "code": with_code}
     environment.globals |= {"plural": words.plural, "share": words.share, "times": words.times}
     return environment
+
+
+def with_code(text: str) -> markupsafe.Markup:
+    """What stands between backticks is code; all of it is escaped."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is without a partner
+        return markupsafe.escape(text)
+    code = markupsafe.Markup("<code>{}</code>")
+    return markupsafe.Markup().join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def data_url(kind: str, text: str) -> str:
