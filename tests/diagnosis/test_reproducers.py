@@ -22,6 +22,7 @@ from holdfast.diagnosis import engine
 from holdfast.diagnosis.native.crash_page import can_have_registers
 from holdfast.errors import WorkerError
 from holdfast.incident import Incident
+from holdfast.records.reader import all_runs
 from places import PLACES, nothing
 from reproducers import ALL, INTERRUPTED, METHODS, NO_MAIN_GUARD, REPRODUCERS, Reproducer, cells
 from striking import BAD, MoveInit, Strike, StrikeInit, StrikesWhenLoaded, Struck
@@ -156,7 +157,9 @@ def test_last_words_are_seen_on_stderr_marked_with_the_worker(name: str, method:
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method not in NO_MAIN_GUARD.absent])
-def test_a_script_without_a_main_guard_is_told_so(method: str) -> None:
+def test_a_script_without_a_main_guard_is_told_so(method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the one record there is is the script's own: its echoes in new interpreters keep none."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     with Program("no_main_guard.py", method) as program:
         assert program.wait(2 * PATIENCE_S) == 0
         program.wait_until_nothing_is_left()
@@ -164,6 +167,8 @@ def test_a_script_without_a_main_guard_is_told_so(method: str) -> None:
         assert program.stdout.startswith("\n".join(said))
         assert "Traceback" not in program.stderr
         assert [words for words in NO_MAIN_GUARD.says if words not in program.stdout] == []
+    (record,) = all_runs()
+    assert record.incidents[-1]["cause"] == NO_MAIN_GUARD.cause
 
 
 # -- in the main process -----------------------------------------------------------------------------------------------

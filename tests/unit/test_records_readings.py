@@ -18,13 +18,13 @@ from unit.records import Counted
 
 
 def test_the_first_call_starts_the_clock() -> None:
-    """A reading comes one interval later, and not before."""
+    """A reading comes a second later, and not before."""
     one = Readings()
     counters = Counted(batches=3)
     assert one.pace.due_s == -math.inf
     assert one.take(1000.0, counters, dict) is None
-    assert one.pace.due_s == 1005.0
-    assert one.take(1004.9, counters, dict) is None
+    assert one.pace.due_s == 1001.0
+    assert one.take(1000.9, counters, dict) is None
     said = one.take(1006.0, counters, dict)
     assert said is not None
     assert (said["at_s"], said["interval_s"], said["batches"]) == (6.0, 5.0, 3)

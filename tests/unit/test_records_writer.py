@@ -105,10 +105,10 @@ def test_the_boards_of_a_run_are_known_by_what_its_first_line_says() -> None:
 
 
 def test_a_run_in_which_nothing_happens_is_two_lines() -> None:
-    """However often it ticks, within the first seconds."""
+    """However often it ticks, within the first second."""
     record = RunRecord.open(FACTS)
     for n in range(100):
-        record.tick(1000.0 + n / 25, Counted(batches=n))
+        record.tick(1000.0 + n / 125, Counted(batches=n))
     record.close()
     assert [json.loads(line)["kind"] for line in path_of(record).read_text().splitlines()] == ["start", "end"]
 

@@ -21,6 +21,7 @@ from holdfast.records.facts import RunFacts
 from holdfast.records.lines import cut
 from holdfast.records.readings import WorkerPids
 from holdfast.records.writer import RunRecord
+from holdfast.workers import start_methods
 from holdfast.workers.lives import Life
 
 _LONGEST_REASON = 500
@@ -99,7 +100,7 @@ def _said(incident: Incident) -> dict[str, Any]:
 def _is_in_worker() -> bool:
     from torch.utils.data import get_worker_info
 
-    return get_worker_info() is not None
+    return get_worker_info() is not None or start_methods.is_starting()
 
 
 def _facts(loader: Any, start_method: str | None, budget_bytes: int | None) -> RunFacts:

@@ -14,6 +14,8 @@ class Limits:
 
     max_incidents: int = 1000
     max_file_bytes: int = 8 << 20
+    first_s: float = 1.0
+    """After which the first reading is taken: a run of a few seconds has one too."""
     interval_s: float = 5.0
     """Between two readings, at first."""
     readings_per_interval: int = 240

@@ -64,8 +64,8 @@ class Pace:
         """Before the first call of `start`: at once."""
 
     def start(self, now_s: float) -> None:
-        """The first reading is due one interval from now: a run that is over before has none."""
-        self.due_s = now_s + self.interval_s
+        """The first reading is due soon: a run that is over before has none."""
+        self.due_s = now_s + min(self._limits.first_s, self.interval_s)
 
     def taken(self, now_s: float, nbytes: int) -> None:
         """A reading was taken, and its line is so long."""

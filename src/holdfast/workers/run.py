@@ -20,6 +20,7 @@ from holdfast.incident import Incident
 from holdfast.records.facts import RunFacts
 from holdfast.records.readings import WorkerPids
 from holdfast.records.writer import RunRecord
+from holdfast.workers import start_methods
 from holdfast.workers.board import Board, private_row
 from holdfast.workers.lives import Lives
 
@@ -60,7 +61,7 @@ class RunOfCalls:
 
     def begin(self, function: Any, num_workers: int, start_method: str) -> None:
         counted.count(self, self._front, self.counters)
-        if not self._is_recorded or _quiet or not options.diagnoses():
+        if not self._is_recorded or _quiet or start_methods.is_starting() or not options.diagnoses():
             return
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
         facts = RunFacts(

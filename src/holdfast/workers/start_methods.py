@@ -58,6 +58,13 @@ class ImportersName(str):
         return dict.get, ({}, _CollectionsOff(), str(self))
 
 
+def is_starting() -> bool:
+    """Whether this process is one that multiprocessing is just starting, as while it imports the main script: what a
+    script without a main guard makes then is not the user's run, but its echo.
+    """
+    return getattr(multiprocessing.process.current_process(), "_inheriting", False)
+
+
 @contextlib.contextmanager
 def unnumbered() -> Iterator[None]:
     """Process objects made here take none of multiprocessing's numbers, which workers are named by: as with torch,
