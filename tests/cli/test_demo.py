@@ -9,14 +9,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 pytest.importorskip("torch")
 from holdfast.demo.faults import FAULTS
 from holdfast.demo.outcomes import FINISHED, Outcome, PassedOver, problems_of
 from holdfast.demo.stock import run_epochs
+from holdfast.records import reader
+from terminal import HOLDFAST, PROMPT, terminal
 
 LIMIT_S = 120.0
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "demo.json").read_text())
 
 
 def holdfast_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -26,22 +30,27 @@ def holdfast_command(*arguments: str, **variables: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
 
 
-def figures(*arguments: str) -> dict[str, Any]:
+def figures(*arguments: str, **variables: str) -> dict[str, Any]:
     """Run the demo with --json; return what it printed, once it has ended with 0 and without a word on stderr."""
-    done = holdfast_command("demo", "--quick", "--batches", "4", "--json", *arguments)
+    done = holdfast_command("demo", "--quick", "--batches", "4", "--json", *arguments, **variables)
     assert (done.returncode, done.stderr) == (0, "")
     data: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(data, SCHEMA)
     return data
 
 
-def test_the_demo_ends_torchs_epoch_and_not_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_the_demo_ends_torchs_epoch_and_not_ours(home: Path) -> None:
     """Five bad samples: torch's loader stops at one of them, ours delivers every batch and lists what was replaced.
 
-    It is no run of the user's: there is no record of it.
+    Our epoch is a run like any other, with a record and a page; that of torch and the speed part leave none.
     """
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     data = figures("--on-error", "replace")
-    assert not (tmp_path / "home").exists()
     torchs, ours = data["faults"]["torch"], data["faults"]["holdfast"]
     assert data["whole"]
     assert torchs["batches"] < data["faults"]["batches"]
@@ -53,13 +62,48 @@ def test_the_demo_ends_torchs_epoch_and_not_ours(monkeypatch: pytest.MonkeyPatch
     assert not {None, *skipped} & set(skipped.values())
     assert {fault.sample for fault in FAULTS} <= {one["sample"] for one in ours["incidents"]}
     assert data["speed"]["equal"] == data["speed"]["batches"] == 4
+    (run,) = reader.all_runs()
+    assert (run.id, run.start["target"]) == (data["run"], "holdfast.demo.faults:samples")
+    assert [one["id"] for one in ours["incidents"]] == [f"{run.id}.{n + 1}" for n in range(len(run.incidents))]
+    assert Path(data["report"]).stat().st_size > 0
+
+
+def test_a_terminal_shows_our_epoch_while_it_runs(home: Path) -> None:
+    """The workers and the sample that hangs, as `holdfast top` shows them; then tables, the report, what is next."""
+    hangs = next(fault.sample for fault in FAULTS if fault.name == "hangs")
+    with terminal(80, 50) as shell:
+        shell.run(*HOLDFAST, "demo", "--quick", "--batches", "2")
+        live = shell.shows(lambda text: f"loading sample {hangs}" in text and "segmentation" in text)
+        assert " of 24\n" in live
+        assert "worker  doing" in live
+        end = shell.shows(f"{PROMPT} 0")
+    assert "loading sample" not in end
+    (run,) = reader.all_runs()
+    assert f"holdfast report {run.id}" in end
+    assert f"holdfast replay {run.id}.2   load sample 70 alone" in end
+    assert "report    " in end
+    assert all(len(row) <= 80 for row in end.splitlines())
 
 
 @pytest.mark.long
-def test_the_demo_prints_both_loaders() -> None:
-    """Without --json: tables on stdout, nothing on stderr where that is no terminal. The default is to skip."""
+def test_what_the_demo_names_next_works(home: Path) -> None:
+    """The report of its run, and the crash of its sample, by the commands as they are printed."""
+    run_id = figures()["run"]
+    told = holdfast_command("report", run_id, "--text")
+    assert told.returncode in (0, 1)
+    assert "segmentation fault" in told.stdout
+    replayed = holdfast_command("replay", f"{run_id}.2")
+    assert replayed.returncode == 1
+    assert "70" in replayed.stdout + replayed.stderr
+
+
+@pytest.mark.long
+def test_the_demo_prints_both_loaders(home: Path) -> None:
+    """Without --json: tables on stdout; where stderr is no terminal, only what is next, in no colour."""
     done = holdfast_command("demo", "--quick", "--batches", "2")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+    assert all(line.startswith("next  holdfast ") for line in done.stderr.splitlines())
     said = (
         "24 of 24",
         "whole: every sample came",
@@ -69,6 +113,37 @@ def test_the_demo_prints_both_loaders() -> None:
         "batches per",
     )
     assert [words for words in said if words not in done.stdout] == []
+
+
+@pytest.mark.long
+def test_without_a_place_for_records_the_demo_has_none(home: Path) -> None:
+    """And names no command that would need one."""
+    data = figures(HOLDFAST_HOME=os.devnull)
+    assert (data["run"], data["report"]) == (None, None)
+    assert {one["id"] for one in data["faults"]["holdfast"]["incidents"]} == {""}
+
+
+@pytest.mark.long
+def test_the_demo_on_forty_columns(home: Path) -> None:
+    """The live view and the tables fit; only commands and paths go on in the next row."""
+    with terminal(40, 100) as shell:
+        shell.run(*HOLDFAST, "demo", "--quick", "--batches", "2")
+        shell.shows("loading 107")
+        end = shell.shows(f"{PROMPT} 0")
+    assert "how it" in end
+    assert "whole:" in end
+
+
+@pytest.mark.long
+def test_an_interrupted_demo_leaves_the_terminal_in_order(home: Path) -> None:
+    """Ctrl-C while the live view is drawn: no traceback, and the cursor is there again."""
+    with terminal() as shell:
+        shell.run(*HOLDFAST, "demo", "--quick")
+        shell.shows("loading sample 107")
+        shell.type("C-c")
+        end = shell.shows(f"{PROMPT} 1")
+        assert "Traceback" not in end
+        assert shell.tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """Where commands print: data on stdout, talk on stderr, colour only on a terminal.
 
-A table that is piped is as wide as it needs to be: nobody folds what `grep` is to read.
+A table that is piped is as wide as it needs to be: nobody folds what `grep` is to read. Where the encoding is not
+Unicode's, what it lacks becomes a question mark: a dataset may have any name, and no command ends for that.
 
 Runs in: main process.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from typing import Any
+import sys
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -22,13 +25,20 @@ _PIPE_WIDTH = 120
 
 def out() -> Console:
     """For data."""
+    _never_fail(sys.stdout)
     console = Console(highlight=False)
     return console if console.is_terminal else Console(width=_PIPE_WIDTH, highlight=False)
 
 
 def talk() -> Console:
     """For everything else."""
+    _never_fail(sys.stderr)
     return Console(stderr=True, highlight=False)
+
+
+def _never_fail(stream: TextIO) -> None:
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
 
 
 def print_json(data: Any) -> None:

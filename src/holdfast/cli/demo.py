@@ -1,5 +1,7 @@
 """`holdfast demo`: an epoch with bad samples through torch's loader and ours, then both loaders at full speed.
 
+    torch's epochs (bars) ──► ours (live view; its record is kept) ──► tables ──► speed ──► report, what to try next
+
 Data (the tables, or JSON) goes to stdout, progress to stderr. Exit status 1: our epoch was not whole, or a batch of
 ours differs from torch's.
 
@@ -9,25 +11,28 @@ Runs in: main process.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
-from holdfast import options
-from holdfast.cli.demo_tables import make_console, print_faults, print_speed
+from holdfast import options, report
+from holdfast.cli import console
+from holdfast.cli.demo_tables import print_faults, print_intro, print_speed, print_summary
+from holdfast.cli.demo_view import shown
+from holdfast.records import reader
 
 if TYPE_CHECKING:
-    from holdfast.demo.outcomes import FaultsResult, Outcome
+    from holdfast.demo.outcomes import FaultsResult, OurOutcome, Outcome
     from holdfast.demo.speed import SpeedResult
 
 STOCK_LIMIT_S = 40.0
 """Past this, torch's epochs are ended by us: the demo never hangs."""
+_WIDE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Scale:
     rounds: int
 
 
-FULL = Scale(timeout_s=3.0, sample_timeout_s=1.0, each_alone=True, rounds=5)
+FULL = Scale(timeout_s=2.0, sample_timeout_s=1.0, each_alone=True, rounds=3)
 QUICK = Scale(timeout_s=1.0, sample_timeout_s=0.5, each_alone=False, rounds=1)
 
 
@@ -64,26 +69,52 @@ def demo(workers: int, on_error: Literal["skip", "replace"], batches: int, quick
     """Run an epoch with five bad samples through torch's loader and ours.
 
     One sample raises, one segfaults, one hangs, one exits and one is killed. Then both loaders run the same work
-    without faults: the batches are compared, and timed.
+    without faults: the batches are compared, and timed. Our epoch is shown while it runs, and is a run like any other:
+    it leaves a record and a report, whose path is printed at the end.
     """
     if options.is_disabled():
         raise click.UsageError(f"{options.DISABLE} is set: there would be torch's loader only. Unset it for the demo.")
-    os.environ[options.HOME] = os.devnull  # no run of the user's: no record of it
     scale = QUICK if quick else FULL
-    talk, console = Console(stderr=True), make_console()
+    talk, out = console.talk(), console.out()
+    if not as_json:
+        print_intro(out, workers)
     faults = run_faults(talk, workers, on_error, scale)
     if not as_json:
-        print_faults(console, faults, workers, scale.timeout_s)
+        print_faults(out, faults, scale.timeout_s)
     speed = run_speed(talk, workers, batches, scale)
+    page = _write_report(faults.holdfast.run_id)
     if as_json:
-        print(json.dumps(as_data(faults, speed), indent=1))
+        console.print_json(as_data(faults, speed, page))
     else:
-        print_speed(console, speed, workers, scale.rounds)
-    sys.exit(1 if faults.holdfast.problems or speed.equal < speed.batches else 0)
+        print_speed(out, speed, workers, scale.rounds)
+        print_summary(out, faults, speed, page)
+        _name_next(talk, faults.holdfast)
+    sys.exit(console.PROBLEMS if faults.holdfast.problems or speed.equal < speed.batches else console.HEALTHY)
+
+
+def _write_report(run_id: str | None) -> Path | None:
+    """The page of our epoch. None where it has no record, or there is no place for the page."""
+    found = reader.find(run_id) if run_id is not None else []
+    try:
+        return report.write(found[0]) if found else None
+    except OSError:
+        return None
+
+
+def _name_next(talk: Console, ours: OurOutcome) -> None:
+    crashed = next((event for event in ours.events if "segmentation" in event.happened and event.id), None)
+    if ours.run_id is not None:
+        console.name_next(talk, f"holdfast report {ours.run_id}", "the whole epoch on one page")
+    if crashed is not None:
+        console.name_next(talk, f"holdfast replay {crashed.id}", f"load sample {crashed.sample} alone, and look closer")
+    console.name_next(talk, "holdfast doctor", "what on this machine would kill a loader")
 
 
 def _progress(talk: Console, auto_refresh: bool = True) -> Progress:
-    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns: list[ProgressColumn] = [TextColumn("{task.description:<28}"), MofNCompleteColumn()]
+    if talk.width >= _WIDE:
+        columns[1:1] = [BarColumn()]
+        columns += [TimeElapsedColumn()]
     # Where it is not a terminal, rich would print the last state of the bars: nobody wants that in a log.
     return Progress(*columns, console=talk, auto_refresh=auto_refresh, transient=True, disable=not talk.is_terminal)
 
@@ -98,16 +129,14 @@ def run_faults(talk: Console, workers: int, on_error: Literal["skip", "replace"]
     epochs = [names, *([name] for name in names if scale.each_alone)]
     with _progress(talk) as progress:
         bars = [progress.add_task(f"torch: {_title(epoch)}", total=BATCHES, start=False) for epoch in epochs]
-        our_bar = progress.add_task(f"holdfast: {_title(names)}", total=BATCHES, start=False)
 
-        def advance(bar: Any, outcome: Outcome) -> None:
-            progress.start_task(bar)
-            progress.update(bar, completed=outcome.batches)
+        def advance(number: int, outcome: Outcome) -> None:
+            progress.start_task(bars[number])
+            progress.update(bars[number], completed=outcome.batches)
 
-        torchs = stock.run_epochs(
-            epochs, workers, scale.timeout_s, STOCK_LIMIT_S, lambda number, outcome: advance(bars[number], outcome)
-        )
-        holdfasts = ours.run_epoch(workers, on_error, scale.sample_timeout_s, lambda outcome: advance(our_bar, outcome))
+        torchs = stock.run_epochs(epochs, workers, scale.timeout_s, STOCK_LIMIT_S, advance)
+    with shown(talk, BATCHES) as view:
+        holdfasts = ours.run_epoch(workers, on_error, scale.sample_timeout_s, view.begin, view.count)
     alone = {epoch[0]: outcome for epoch, outcome in zip(epochs[1:], torchs[1:], strict=True)}
     return FaultsResult(torchs[0], alone, holdfasts)
 
@@ -133,13 +162,15 @@ def run_speed(talk: Console, workers: int, batches: int, scale: Scale) -> SpeedR
     return SpeedResult(compared, equal, medians(timings))
 
 
-def as_data(faults: FaultsResult, speed: SpeedResult) -> dict[str, Any]:
-    """Return everything that was measured as plain data."""
+def as_data(faults: FaultsResult, speed: SpeedResult, page: Path | None) -> dict[str, Any]:
+    """Everything that was measured, as `docs/schemas/demo.json` says."""
     from holdfast.demo.faults import BATCHES, FAULTS, SAMPLES
 
     ours = faults.holdfast
     return {
         "whole": not ours.problems,
+        "run": ours.run_id,
+        "report": None if page is None else str(page),
         "faults": {
             "samples": SAMPLES,
             "batches": BATCHES,

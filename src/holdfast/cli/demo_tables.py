@@ -5,47 +5,53 @@ Runs in: main process.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from holdfast.demo.outcomes import FaultsResult, OurOutcome, Outcome
     from holdfast.demo.speed import SpeedResult
 
-PIPE_WIDTH = 120
-MESSAGE_LINES = 3
 
-
-def make_console() -> Console:
-    """Return a console that is wide enough for the tables when its output is not a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPE_WIDTH)
-
-
-def print_faults(console: Console, result: FaultsResult, workers: int, timeout_s: float) -> None:
-    """Print what the epoch was, how both loaders fared, and what ours did about each bad sample."""
+def print_intro(console: Console, workers: int) -> None:
+    """Print what is going to happen: it takes half a minute."""
     from holdfast.demo.faults import BATCHES, FAULTS, SAMPLES
 
     bad = ", ".join(f"{fault.sample} {fault.name}" for fault in FAULTS)
     console.print(f"An epoch of {SAMPLES} samples in {BATCHES} batches, {workers} workers. Sample {bad}.")
+    console.print("First torch's loader, then ours, then both at full speed: under a minute.")
+
+
+def print_faults(console: Console, result: FaultsResult, timeout_s: float) -> None:
+    """Print how both loaders fared, and what ours did about each bad sample."""
     console.print(_epochs_table(result))
     console.print(_events_table(result.holdfast))
     if result.torch_alone:
         console.print(_alone_table(result, timeout_s))
 
 
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
 def _epochs_table(result: FaultsResult) -> Table:
     from holdfast.demo.faults import BATCHES, SAMPLES
 
     ours = result.holdfast
-    table = Table("the same epoch", "torch", "holdfast", show_lines=True)
+    table = _table("the same epoch", "torch", "holdfast")
     epochs = (result.torch, ours.epoch)
-    table.add_row("batches delivered", *(f"{epoch.batches} of {BATCHES}" for epoch in epochs))
-    table.add_row("samples delivered", *(f"{epoch.samples} of {SAMPLES}" for epoch in epochs))
-    table.add_row("passed over, and listed", "", _passed_over(ours))
+    table.add_row("batches", *(f"{epoch.batches} of {BATCHES}" for epoch in epochs))
+    table.add_row("samples", *(f"{epoch.samples} of {SAMPLES}" for epoch in epochs))
+    table.add_row("left out, and listed", "", _passed_over(ours))
     table.add_row("ended after", *(f"{epoch.seconds:.1f} s" for epoch in epochs))
     table.add_row("how it ended", f"[red]{_message(result.torch)}[/red]", _our_end(ours))
     return table
@@ -63,14 +69,12 @@ def _our_end(ours: OurOutcome) -> str:
 
 
 def _message(outcome: Outcome) -> str:
-    """The first lines of an error, as torch words it, and the last one: that of the dataset's own traceback."""
-    lines = outcome.ended.splitlines()
-    shown = lines if len(lines) <= MESSAGE_LINES else [*lines[: MESSAGE_LINES - 1], "...", lines[-1]]
-    return escape("\n".join(shown))
+    """The last line of an error: of torch's the one that says most, or that of the dataset's own traceback."""
+    return escape(outcome.ended.splitlines()[-1])
 
 
 def _events_table(ours: OurOutcome) -> Table:
-    table = Table("sample", "what happened under holdfast", "what was done")
+    table = _table("sample", "what happened under holdfast", "what was done")
     for event in ours.events:
         sample = "" if event.sample is None else str(event.sample)
         table.add_row(sample, escape(event.happened), escape(event.done))
@@ -80,11 +84,10 @@ def _events_table(ours: OurOutcome) -> Table:
 def _alone_table(result: FaultsResult, timeout_s: float) -> Table:
     from holdfast.demo.faults import BATCHES
 
-    title = "torch, one bad sample at a time"
-    table = Table(title, "batches", "how it ended", show_lines=True)
+    table = _table("a sample that", "torch, with no other bad one", "batches")
     for name, outcome in result.torch_alone.items():
         note = f" (timeout={timeout_s:g}; by default it waits for ever)" if name == "hangs" else ""
-        table.add_row(f"{name}{note}", f"{outcome.batches} of {BATCHES}", f"[red]{_message(outcome)}[/red]")
+        table.add_row(name, f"[red]{_message(outcome)}[/red]{note}", f"{outcome.batches} of {BATCHES}")
     return table
 
 
@@ -98,14 +101,41 @@ def print_speed(console: Console, result: SpeedResult, workers: int, rounds: int
         return
     console.print(f"All {result.equal} batches are equal: same order, same random crops, same values.", style="green")
     console.print(_speed_table(result))
-    console.print(f"Medians of {rounds} epochs each, in turn; the rate counts from the first batch to the last.")
+    medians = f"Medians of {rounds} epochs each, in turn" if rounds > 1 else "One epoch each"
+    console.print(f"{medians}; the rate counts from the first batch to the last.")
 
 
 def _speed_table(result: SpeedResult) -> Table:
     stock, ours = result.medians["torch"], result.medians["holdfast"]
-    table = Table("", "torch", "holdfast", "ratio")
+    table = _table("", "torch", "holdfast", "ratio")
     rates = (stock.batches_per_s, ours.batches_per_s)
     table.add_row("batches per second", *(f"{rate:.1f}" for rate in rates), f"{result.ratio:.1f}x")
     firsts = (stock.first_batch_s, ours.first_batch_s)
     table.add_row("first batch after", *(f"{first:.2f} s" for first in firsts), f"{firsts[1] / firsts[0]:.2f}x")
     return table
+
+
+def print_summary(console: Console, faults: FaultsResult, speed: SpeedResult, page: Path | None) -> None:
+    """Print all of it in a few lines: the last thing that is read, and on a small terminal the only one."""
+    from holdfast.demo.faults import BATCHES
+
+    ours = faults.holdfast
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="bold")
+    rows.add_row("torch", f"[red]stopped at the first bad sample: {faults.torch.batches} of {BATCHES} batches[/red]")
+    rows.add_row("holdfast", _in_short(ours))
+    if speed.ratio is not None:
+        rows.add_row("speed", f"{speed.ratio:.1f} times as many batches per second as torch, and the same batches")
+    console.print()
+    console.print(rows)
+    if page is not None:  # not folded: it is to be copied, or clicked on
+        console.print(Text.assemble(("report    ", "bold"), str(page)), soft_wrap=True)
+
+
+def _in_short(ours: OurOutcome) -> str:
+    from holdfast.demo.faults import BATCHES
+
+    if ours.problems:
+        return f"[bold red]{escape(ours.problems[0])}[/bold red]"
+    listed = f"{len(ours.passed_over)} bad samples listed, {len(ours.events)} incidents explained"
+    return f"[green]all {BATCHES} batches: {listed}[/green]"

@@ -23,8 +23,12 @@ from torch.utils.data import Dataset
 SAMPLES = 192
 BATCH_SIZE = 8
 BATCHES = SAMPLES // BATCH_SIZE
-SAMPLE_S = 0.005
+SAMPLE_S = 0.01
+STEP_S = 0.05
+"""What training takes for a batch: two workers are a little faster."""
 EXIT_STATUS = 3
+TARGET = f"{__name__}:samples"
+"""Where the commands that take MODULE:DATASET find them."""
 _FOR_EVER_S = 24 * 3600.0
 
 
@@ -50,10 +54,10 @@ FAULTS = (
 class FaultySamples(Dataset[int]):
     """Sample i is the number i, after a moment of work, unless it is one of the bad ones.
 
-    `folder` is where it is noted that the one sample was killed: an epoch needs a new one.
+    `folder` is where it is noted that the one sample was killed: an epoch needs a new one. None: it was, already.
     """
 
-    def __init__(self, faults: Iterable[Fault], folder: Path) -> None:
+    def __init__(self, faults: Iterable[Fault], folder: Path | None) -> None:
         self.folder = folder
         self.fault_of = {fault.sample: fault.name for fault in faults}
 
@@ -68,25 +72,32 @@ class FaultySamples(Dataset[int]):
         return index
 
 
-def _raise(folder: Path) -> None:
+def samples() -> FaultySamples:
+    """The bad samples as `holdfast replay` finds them, after the demo: the one that was killed loads now."""
+    return FaultySamples(FAULTS, None)
+
+
+def _raise(folder: Path | None) -> None:
     raise ValueError("not a JPEG file: starts with b'<html>'")
 
 
-def _segfault(folder: Path) -> None:
+def _segfault(folder: Path | None) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # a demo leaves no core file behind
     ctypes.string_at(0)
 
 
-def _hang(folder: Path) -> None:
+def _hang(folder: Path | None) -> None:
     time.sleep(_FOR_EVER_S)
 
 
-def _exit(folder: Path) -> None:
+def _exit(folder: Path | None) -> None:
     os._exit(EXIT_STATUS)
 
 
-def _be_killed(folder: Path) -> None:
+def _be_killed(folder: Path | None) -> None:
+    if folder is None:
+        return
     try:
         (folder / "killed").touch(exist_ok=False)
     except FileExistsError:
@@ -94,6 +105,6 @@ def _be_killed(folder: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-_FAIL: dict[str, Callable[[Path], None]] = dict(
+_FAIL: dict[str, Callable[[Path | None], None]] = dict(
     zip((fault.name for fault in FAULTS), (_raise, _segfault, _hang, _exit, _be_killed), strict=True)
 )

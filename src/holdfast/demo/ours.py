@@ -1,17 +1,22 @@
 """Our loader over the bad samples, in this process: nothing that a worker does can end it.
 
+It is a run like any other: it has a record, which says how `holdfast replay` finds the dataset again.
+
 Runs in: main process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from holdfast.demo.faults import BATCH_SIZE, FAULTS, SAMPLES, FaultySamples
+from holdfast import options
+from holdfast.demo.faults import BATCH_SIZE, FAULTS, SAMPLES, STEP_S, TARGET, FaultySamples
 from holdfast.demo.outcomes import FINISHED, Event, OurOutcome, Outcome, PassedOver, problems_of
 from holdfast.loader.dataloader import DataLoader
 
@@ -19,29 +24,53 @@ PLANNED = [list(range(first, first + BATCH_SIZE)) for first in range(0, SAMPLES,
 
 
 def run_epoch(
-    workers: int, on_error: Literal["skip", "replace"], sample_timeout_s: float, on_batch: Callable[[Outcome], None]
+    workers: int,
+    on_error: Literal["skip", "replace"],
+    sample_timeout_s: float,
+    on_begin: Callable[[], None],
+    on_batch: Callable[[Outcome], None],
 ) -> OurOutcome:
-    """Run one epoch with every fault in it; `on_batch` is told of each batch that comes."""
+    """Run one epoch with every fault in it. `on_begin` is called once the processes are there, `on_batch` with each
+    batch that comes.
+    """
     epoch = Outcome()
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _known_as(TARGET):
         dataset = FaultySamples(FAULTS, Path(folder))
         loader = DataLoader(
             dataset, BATCH_SIZE, num_workers=workers, on_error=on_error, sample_timeout=sample_timeout_s
         )
         with loader:
-            epoch.ended = _run(loader, epoch, on_batch)
+            epoch.ended = _run(loader, epoch, on_begin, on_batch)
     epoch.seconds = time.perf_counter() - start
     passed_over = [PassedOver(one.index, one.reason, one.replaced_by) for one in loader.skipped_samples]
-    events = [Event(one.sample_index, one.summary, one.done) for one in loader.incidents]
+    events = [Event(one.sample_index, one.summary, one.done, one.id) for one in loader.incidents]
     return OurOutcome(epoch, events, passed_over, problems_of(epoch, PLANNED, passed_over))
 
 
-def _run(loader: DataLoader[int], epoch: Outcome, on_batch: Callable[[Outcome], None]) -> str:
+def _run(
+    loader: DataLoader[int], epoch: Outcome, on_begin: Callable[[], None], on_batch: Callable[[Outcome], None]
+) -> str:
     try:
-        for batch in loader:
+        batches = iter(loader)
+        on_begin()
+        for batch in batches:
             epoch.delivered.append(batch.tolist())
             on_batch(epoch)
+            time.sleep(STEP_S)
     except Exception as error:  # the demo shows it: it is not to end with a traceback
         return f"{type(error).__name__}: {error}"
     return FINISHED
+
+
+@contextlib.contextmanager
+def _known_as(target: str) -> Iterator[None]:
+    """Loaders that begin now write down that this is where their dataset is found."""
+    before = os.environ.get(options.TARGET)
+    os.environ[options.TARGET] = target
+    try:
+        yield
+    finally:
+        del os.environ[options.TARGET]
+        if before is not None:
+            os.environ[options.TARGET] = before

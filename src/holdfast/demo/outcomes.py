@@ -37,6 +37,8 @@ class Event:
     sample: int | None
     happened: str
     done: str
+    id: str = ""
+    """In the record of the run: "7f3a.2". Empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class OurOutcome:
     passed_over: list[PassedOver]
     problems: list[str]
     """Why the epoch is not whole. Empty, as promised: each sample came once and in order, or is listed."""
+
+    @property
+    def run_id(self) -> str | None:
+        """Of its record; None where none was written, as where there is no place for it."""
+        return next((event.id.rpartition(".")[0] for event in self.events if event.id), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from torch.utils.data import DataLoader
 
-from holdfast.demo.faults import BATCH_SIZE, FAULTS, FaultySamples
+from holdfast.demo.faults import BATCH_SIZE, FAULTS, STEP_S, FaultySamples
 from holdfast.demo.outcomes import FINISHED, Outcome
 
 OnBatch = Callable[[int, Outcome], None]
@@ -109,6 +109,7 @@ def _run(loader: DataLoader[int]) -> str:
     try:
         for batch in loader:
             _say({"batch": batch.tolist()})
+            time.sleep(STEP_S)
     except Exception as error:
         return "\n".join(map(_line_of, _with_cause(error)))
     return FINISHED
