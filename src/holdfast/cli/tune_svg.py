@@ -38,10 +38,7 @@ def drawn(target: str, setting: Setting, outcome: Outcome) -> str:
     chosen = outcome.proposal.num_workers.value if outcome.proposal is not None else None
     step = None if setting.step_s is None else 1 / setting.step_s
     ticks = _ticks(max(*(point.highest for point in points), step or 0.0))
-    x, y = (
-        _Axis(0, max(1, points[-1].num_workers), _LEFT, _WIDTH - _RIGHT),
-        _Axis(0, ticks[-1], _HEIGHT - _BOTTOM, _TOP),
-    )
+    x, y = _Axis(0, len(points) - 1, _LEFT + 30, _WIDTH - _RIGHT - 30), _Axis(0, ticks[-1], _HEIGHT - _BOTTOM, _TOP)
     title = f"{one_line(target, 80)}: batches per second by workers"
     parts = [_text(_LEFT, 28, title, "title"), _text(_LEFT, 48, _subtitle(setting, outcome), "dim")]
     for tick in ticks:
@@ -49,12 +46,11 @@ def drawn(target: str, setting: Setting, outcome: Outcome) -> str:
         parts.append(_text(_LEFT - 8, y(tick) + 4, f"{tick:g}", "dim", "end"))
     if step is not None:
         parts.append(_line(_LEFT, y(step), _WIDTH - _RIGHT, y(step), "step"))
-        parts.append(_text(_WIDTH - _RIGHT, y(step) - 6, f"the step takes {rate(step)}", "step-text", "end"))
-    measured = [point for point in points if not point.is_computed]
-    path = " ".join(f"{x(point.num_workers):.1f},{y(point.batches_per_s):.1f}" for point in measured)
+        parts.append(_text(_WIDTH - _RIGHT, y(step) - 6, f"the step needs {rate(step)}", "step-text", "end"))
+    path = " ".join(f"{x(k):.1f},{y(p.batches_per_s):.1f}" for k, p in enumerate(points) if not p.is_computed)
     parts.append(f'<polyline class="curve" points="{path}"/>')
-    for point in points:
-        at, is_chosen = (x(point.num_workers), y(point.batches_per_s)), point.num_workers == chosen
+    for number, point in enumerate(points):  # evenly, since the numbers double
+        at, is_chosen = (x(number), y(point.batches_per_s)), point.num_workers == chosen
         parts.append(_line(at[0], y(point.lowest), at[0], y(point.highest), "range"))
         parts.append(_circle(*at, "point chosen" if is_chosen else "point", hollow=point.is_computed))
         parts.append(_text(at[0], at[1] - 12, rate(point.batches_per_s), "", "middle"))

@@ -92,7 +92,7 @@ def _print_curve(page: _Page, setting: Setting, outcome: Outcome) -> None:
         page.parts((head, ""), (bar, style), (mark, "dim" if point.is_computed else "bold"))
     if step is not None:
         page.parts(
-            (f"   step  {rate(step):>9}  ", ""), (page.bar(step / highest, width), "magenta"), (" is taken", "dim")
+            (f"   step  {rate(step):>9}  ", ""), (page.bar(step / highest, width), "magenta"), (" needed", "dim")
         )
     if chosen is not None and all(point.num_workers != chosen for point in outcome.curve):
         page.paragraph(f"{chosen} is proposed: between two that were measured.")

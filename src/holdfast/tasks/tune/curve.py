@@ -53,6 +53,8 @@ class Curve:
     on_progress: Callable[[int, float | None], None]
     """Told of the number of workers and, once it is known, of the rate."""
     rounds: dict[int, list[Round]] = field(default_factory=dict)
+    untried: tuple[int, ...] = ()
+    """Numbers of workers for which there was no time."""
     error: Exception | None = None
     """What ended a loader early, the first time."""
 
@@ -67,8 +69,9 @@ class Curve:
 
     def _first_pass(self, counts: list[int], deadline_s: float) -> None:
         share_s = max(_LEAST_SHARE_S, FIRST_PASS_SHARE * (deadline_s - time.monotonic()) / len(counts))
-        for count in counts:
+        for number, count in enumerate(counts):
             if self.rounds and time.monotonic() + _LEAST_SHARE_S >= deadline_s:
+                self.untried = tuple(counts[number:])
                 return
             if not self._measure(count, share_s):
                 return
@@ -110,7 +113,8 @@ class Curve:
                     arrivals.append(now - start)
                     if len(arrivals) == 1:
                         end = max(end, now + _LEAST_WINDOW_SHARE * share_s)
-                    if now >= end:
+                    has_enough = rates.has_turns(len(arrivals), count) or now >= end + share_s
+                    if now >= end and has_enough:
                         break
             except Exception as error:  # what came before it counts; the samples that failed are noted elsewhere
                 self.error = self.error or error

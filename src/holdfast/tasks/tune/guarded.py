@@ -22,6 +22,8 @@ import holdfast
 from holdfast.tasks.tune.facts import Failed
 
 MOST_FAILED = 20
+_LONGEST_START_S = 30.0
+"""New interpreters import torch first, and the machine may be busy."""
 _SHUFFLED = 1_000_000
 """Of more samples than that the indices are drawn, and not shuffled."""
 _CROWDED = (r"This DataLoader will create \d+ worker processes", r"\d+ workers .*want \d+ CPUs")
@@ -98,7 +100,7 @@ class Loaders:
         share_s: float,
     ) -> Iterator[holdfast.DataLoader[Any]]:
         """A loader with indices without end, nearly: they stop when it should have been closed long ago."""
-        longest_s = share_s + self.sample_timeout_s
+        longest_s = _LONGEST_START_S + share_s + self.sample_timeout_s
         with warnings.catch_warnings():
             for message in _CROWDED:  # more workers than CPUs are what is to be measured
                 warnings.filterwarnings("ignore", message)

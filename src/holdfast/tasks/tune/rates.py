@@ -29,6 +29,11 @@ def has_flattened(rates: Sequence[float]) -> bool:
     return max(rates[-_MOST_PATIENT:]) < GAIN * best
 
 
+def has_turns(batches: int, num_workers: int) -> bool:
+    """Whether as many batches came as a rate needs: the first turn of the workers, and two more."""
+    return batches >= 3 * num_workers
+
+
 def rate(arrivals_s: Sequence[float], num_workers: int) -> float | None:
     """Batches per second, from when each came, counted from the start of the workers; None where none came.
 

@@ -65,13 +65,13 @@ def summed_up(weighed: Sequence[Weighed], batch_size: int) -> Samples:
     batches = [each.batch_bytes for each in weighed if each.batch_bytes is not None]
     collates = [each.collate_s for each in weighed if each.collate_s is not None]
     sizes = Spread.of([each.nbytes for each in weighed])
-    wall_s, cpu_s = sum(times), sum(each.cpu_s for each in steady)
+    wall_s, busy_s = sum(times), sum(each.busy_s for each in steady)
     return Samples(
         count=len(weighed),
         seconds=Spread.of(times),
         mean_s=fmean(times),
         first_s=max((each.seconds for each in weighed if each.is_first), default=0.0),
-        waiting_share=min(1.0, max(0.0, 1 - cpu_s / wall_s)) if wall_s > 0 else 0.0,
+        waiting_share=min(1.0, max(0.0, 1 - busy_s / wall_s)) if wall_s > 0 else 0.0,
         sample_bytes=sizes,
         batch_bytes=max(batches, default=None),
         collate_s=fmean(collates) if collates else None,

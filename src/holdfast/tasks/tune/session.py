@@ -27,6 +27,8 @@ from holdfast.tasks.tune.sizing import duration, rate
 from holdfast.tasks.tune.watched import Weighed
 
 _SAMPLES_SHARE = 0.2
+_CHEAP_PER_S, _CHEAP_TIMES = 500, 1.2
+"""Batches that the training process would make by itself, and how much more than workers: below, it is no matter."""
 _TIMEOUT_SHARE, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1 / 6, 1.0, 30.0
 
 
@@ -179,7 +181,7 @@ class _Session:
         said = []
         best = max(points, key=lambda point: point.batches_per_s)
         for alone in self._in_process(samples, points):
-            if alone.batches_per_s > best.batches_per_s:
+            if alone.batches_per_s > max(_CHEAP_PER_S, _CHEAP_TIMES * best.batches_per_s):
                 said.append(
                     f"Loading in the training process, with num_workers=0, would give {rate(alone.batches_per_s)} "
                     f"batches/s, more than any workers: samples are that cheap. It does not go on beside the step, and "
@@ -188,6 +190,9 @@ class _Session:
         last = points[-1]
         if len(points) > 1 and last is best and last.num_workers == proposed.num_workers.value:
             said.append(f"{last.num_workers} workers are the most that were tried: --max-workers tries more.")
+        if self._curve is not None and self._curve.untried:
+            counts = ", ".join(map(str, self._curve.untried))
+            said.append(f"There was no time for {counts} workers: more --seconds try them.")
         if self._curve is not None and self._curve.measured_batch_size < self._request.setting.batch_size:
             said.append(
                 f"Measured with batches of {self._curve.measured_batch_size}, counted as batches of "
@@ -197,8 +202,8 @@ class _Session:
         length = self._order.length
         if length is not None and self._order.drawn > 2 * length:
             said.append(
-                f"Every sample was loaded about {self._order.drawn // length} times: files came from memory, as they do "
-                f"after the first epoch where there is room for all of them."
+                f"Every sample was loaded about {self._order.drawn // length} times: files came from memory, as after "
+                f"the first epoch where there is room for all of them."
             )
         return said
 

@@ -25,7 +25,8 @@ class Weighed(NamedTuple):
 
     stream: int
     seconds: float
-    cpu_s: float
+    busy_s: float
+    """In which it had a CPU, or would have had one if others had not had them all: the rest is waiting."""
     nbytes: int
     is_first: bool
     """Of its worker."""
@@ -62,12 +63,12 @@ class _Scale:
 
     def weigh(self, load: Callable[[], Any], *, digests: bool = False) -> Weighed:
         footprint.forget_peak()
-        cpu, start = time.process_time(), time.perf_counter()
+        busy, start = _busy_s(), time.perf_counter()
         sample = load()
-        took_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu
+        took_s, busy_s = time.perf_counter() - start, _busy_s() - busy
         is_first, self._is_first = self._is_first, False
         weighed = Weighed(
-            self._stream, took_s, cpu_s, footprint.nbytes_of(sample), is_first, self._peak(), self._own_bytes
+            self._stream, took_s, busy_s, footprint.nbytes_of(sample), is_first, self._peak(), self._own_bytes
         )
         if digests:
             weighed = weighed._replace(digest=_digest(sample))
@@ -90,6 +91,15 @@ class _Scale:
             return None
         grown = reading.data_bytes - self._start.data_bytes  # a limit counts also what was never touched
         return max(0, reading.peak_bytes - self._start.now_bytes, grown)
+
+
+def _busy_s() -> float:
+    """The kernel counts how long a thread was ready to run and did not; elsewhere that is taken for waiting."""
+    try:
+        with open("/proc/self/schedstat", "rb") as file:  # noqa: PTH123  (twice per sample)
+            return time.process_time() + int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return time.process_time()
 
 
 def _own_bytes() -> int | None:
