@@ -25,6 +25,8 @@ MOST_ROUNDS = 3
 _LEAST_WINDOW_SHARE = 0.25
 """Of a share, is left for counting, however long the workers take to start."""
 _LEAST_SHARE_S = 0.25
+_LEAST_TRIED = 2
+"""Numbers of workers: of one there is no curve, even if that takes longer than was allowed."""
 _MOST_WEIGHED = 8
 """Workers whose memory is read: it takes milliseconds each."""
 
@@ -70,7 +72,7 @@ class Curve:
     def _first_pass(self, counts: list[int], deadline_s: float) -> None:
         share_s = max(_LEAST_SHARE_S, FIRST_PASS_SHARE * (deadline_s - time.monotonic()) / len(counts))
         for number, count in enumerate(counts):
-            if self.rounds and time.monotonic() + _LEAST_SHARE_S >= deadline_s:
+            if number >= _LEAST_TRIED and time.monotonic() >= deadline_s:
                 self.untried = tuple(counts[number:])
                 return
             if not self._measure(count, share_s):

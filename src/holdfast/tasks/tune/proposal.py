@@ -150,11 +150,11 @@ def _why_fewest(fewest: Point, fitting: list[Point], allowed: list[Point]) -> st
     if more:
         best = max(more, key=lambda point: point.batches_per_s)
         is_crowd = best not in allowed and best.batches_per_s > GAIN * fewest.batches_per_s
-        said.append(
-            _gave(best)
-            + (": more than there are CPUs, which is to be relied on only where samples wait" if is_crowd else "")
-        )
-    return ", ".join(said)
+        said.append(f"{_gave(best)}{_ONLY_A_CROWD}" if is_crowd else _gave(best))
+    return ", ".join(said) if len(said) > 1 else f"{said[0]}, and more were not measured"
+
+
+_ONLY_A_CROWD = ": more than there are CPUs, which is to be relied on only where samples wait"
 
 
 def _why_crowd(number: int, measured: Measured) -> str:

@@ -33,8 +33,10 @@ def _round_sizes(nbytes: float) -> list[int]:
 def written(nbytes: int) -> str:
     """As an argument: "1.5GB". What `memory_limit` makes of it is the same number."""
     for unit, name in _UNITS:
+        if nbytes >= unit and nbytes % unit == 0:
+            return f"{nbytes // unit}{name}"
         if nbytes >= unit and nbytes % (unit // 10) == 0:
-            return f"{nbytes / unit:g}{name}"
+            return f"{nbytes / unit:.1f}{name}"
     return f"{nbytes}B"
 
 
