@@ -60,7 +60,7 @@ class Hanging(Waiting):
     wait_s = 0.001
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        if index % 20 == 0:
+        if index % 80 == 0:
             time.sleep(3600)
         return super().__getitem__(index)
 
@@ -104,6 +104,17 @@ class Endless(IterableDataset[int]):
             time.sleep(0.001)
             number += 1
             yield number
+
+
+class Nothing(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
+class Breaking(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(40)
+        raise ValueError("a broken file")
 
 
 class OnlyIterates:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from holdfast.memory.sizes import parse_bytes
 from holdfast.tasks.tune import footprint, rates, sizing
-from holdfast.tasks.tune.facts import Spread
+from holdfast.tasks.tune.facts import Point, Setting, Spread
+from holdfast.tasks.tune.notes import Course, notes
 
 
 @pytest.mark.parametrize(
@@ -156,3 +157,28 @@ def test_the_peak_of_a_process_is_read_and_forgotten() -> None:
     assert after is not None
     assert before.peak_bytes >= 64 << 20
     assert after.peak_bytes <= before.peak_bytes
+
+
+def curve(rates_by_workers: dict[int, float]) -> list[Point]:
+    """0 workers are reckoned."""
+    return [Point(count, rate, rate, rate, 9, 1, is_computed=not count) for count, rate in rates_by_workers.items()]
+
+
+@pytest.mark.parametrize(
+    ("rates_by_workers", "course", "words"),
+    [
+        ({0: 900.0, 1: 100.0, 2: 90.0}, Course(60, 32), "with num_workers=0, would give 900 batches/s"),
+        ({1: 10.0, 2: 20.0}, Course(60, 32), "2 workers are the most that were tried"),
+        ({1: 10.0, 2: 20.0}, Course(5, 32, (4, 8)), "There was no time for 4, 8 workers"),
+        ({1: 10.0, 2: 10.0}, Course(5, 8), "Measured with batches of 8, counted as batches of 32"),
+        ({1: 10.0, 2: 10.0}, Course(60, 32, (), 3.2), "Every sample was loaded about 3 times"),
+    ],
+)
+def test_what_else_there_is_to_know_is_said(rates_by_workers: dict[int, float], course: Course, words: str) -> None:
+    (note,) = notes(Setting(32), curve(rates_by_workers), 2, course)
+    assert words in note
+
+
+def test_where_there_is_nothing_to_know_nothing_is_said() -> None:
+    """Also where loading in the training process seems faster, but takes long: workers load beside the step."""
+    assert notes(Setting(32), curve({0: 12.0, 1: 9.0, 2: 9.1}), 1, Course(60, 32, (), 0.5)) == []

@@ -150,8 +150,8 @@ def _name_next(target: str, setting: Setting, outcome: Outcome) -> None:
     wanted: list[tuple[str, tuple[str, ...], str]] = [bench, scan]
     if outcome.failed:
         wanted = [scan]
-    elif outcome.proposal is None and not outcome.is_interrupted:
-        wanted = [doctor, scan]
+    elif outcome.problem:
+        wanted = [doctor, scan] if outcome.proposal is None else [scan]
     for command, more, why in wanted:
         if importlib.util.find_spec(f"holdfast.cli.{command}") is not None:
             console.name_next(console.talk(), shlex.join(["holdfast", command, target, *more]), why)

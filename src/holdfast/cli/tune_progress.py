@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
-from rich.text import Text
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.watched import Weighed
@@ -58,10 +57,12 @@ class TuneProgress:
     def measured(self, num_workers: int, batches_per_s: float | None) -> None:
         noun = "worker" if num_workers == 1 else "workers"
         rate = "" if batches_per_s is None else f": {batches_per_s:.3g} batches/s"
-        self._say(f"{num_workers} {noun}{rate}", at_once=True)
+        words = f"{num_workers} {noun}{rate}"
+        self._say(words, at_once=words != self._words)
+        self._words = words
 
     def _say(self, words: str, *, at_once: bool = False) -> None:
         now = time.monotonic()
         if at_once or now - self._drawn_at >= _EVERY_S:
             self._drawn_at = now
-            self._bar.update(self._task, description=str(Text(words)), completed=now - self._start, refresh=True)
+            self._bar.update(self._task, description=words, completed=now - self._start, refresh=True)

@@ -8,6 +8,7 @@
     curve        batches per second with 1, 2, 4, ... workers
     rates        which numbers of workers, and arrivals of batches as a rate (pure)
     proposal     from all that: the arguments, each with its reason (pure)
+    notes        what else there is to know of how it was measured (pure)
     sizing       numbers as people write them (pure)
     session      one call, from the dataset to the outcome
 

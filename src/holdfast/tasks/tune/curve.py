@@ -53,7 +53,7 @@ class Curve:
     measured_batch_size: int
     collate: Callable[[list[Any]], Any] | None
     on_progress: Callable[[int, float | None], None]
-    """Told of the number of workers and, once it is known, of the rate."""
+    """Told of the number of workers with every batch and, once it is known, of the rate."""
     rounds: dict[int, list[Round]] = field(default_factory=dict)
     untried: tuple[int, ...] = ()
     """Numbers of workers for which there was no time."""
@@ -113,6 +113,7 @@ class Curve:
                 for _ in self.loaders.batches(loader):
                     now = time.monotonic()
                     arrivals.append(now - start)
+                    self.on_progress(count, None)
                     if len(arrivals) == 1:
                         end = max(end, now + _LEAST_WINDOW_SHARE * share_s)
                     has_enough = rates.has_turns(len(arrivals), count) or now >= end + share_s

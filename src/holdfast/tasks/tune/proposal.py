@@ -48,6 +48,10 @@ class Proposal:
     memory_budget: Advice
     sample_timeout: Advice
 
+    @property
+    def workers(self) -> int:
+        return int(self.num_workers.value or 1)
+
     def arguments(self) -> dict[str, int | str]:
         """Those that have a value, in the order in which they are written."""
         named = {name: getattr(self, name).value for name in self.__slots__}
@@ -242,7 +246,7 @@ def _affordable(need: Need, num_workers: int, ahead: int) -> float | None:
 
 
 def choose_budget(need: Need, num_workers: int, ahead: int, limit: int | None) -> tuple[int | str, str]:
-    past_it = "past it fewer batches are loaded ahead, and nothing is killed"
+    past_it = "past it fewer batches are loaded ahead"
     total = need.total_bytes(num_workers, ahead)
     if need.room_bytes is None or need.left_bytes is None:
         return "80%", f"of what this process may use; {words(total)} are expected; {past_it}"

@@ -21,14 +21,13 @@ from holdfast.tasks.tune import proposal, rates, sampling
 from holdfast.tasks.tune.curve import Curve
 from holdfast.tasks.tune.facts import Failed, Machine, Measured, Point, Samples, Setting
 from holdfast.tasks.tune.guarded import MOST_FAILED, Loaders, Order
+from holdfast.tasks.tune.notes import Course, notes
 from holdfast.tasks.tune.proposal import Need, Proposal
 from holdfast.tasks.tune.sampling import CollateFailed, Sampling
-from holdfast.tasks.tune.sizing import duration, rate
+from holdfast.tasks.tune.sizing import duration
 from holdfast.tasks.tune.watched import Weighed
 
 _SAMPLES_SHARE = 0.2
-_CHEAP_PER_S, _CHEAP_TIMES = 500, 1.2
-"""Batches that the training process would make by itself, and how much more than workers: below, it is no matter."""
 _TIMEOUT_SHARE, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1 / 6, 1.0, 30.0
 
 
@@ -112,7 +111,7 @@ class _Session:
         if self._sampling.weighed:
             self._measure_curve(deadline_s)
         elif not self._problem:
-            self._problem = f"No sample came within {duration(self._loaders.sample_timeout_s)}. Give it more --seconds."
+            self._problem = self._why_none()
 
     def _measure_curve(self, deadline_s: float) -> None:
         setting, counts = self._request.setting, self._counts()
@@ -134,6 +133,12 @@ class _Session:
         counts = rates.worker_counts(self._machine.cpus, self._request.max_workers)
         return [count for count in counts if count == 1 or need.fits(count)]
 
+    def _why_none(self) -> str:
+        if not self._order.failed:
+            return "It gave no element at all."
+        longest = duration(self._loaders.sample_timeout_s)
+        return f"No sample came. One that takes longer than {longest} counts as hung here: more --seconds allow more."
+
     # -- what is known -------------------------------------------------------------------------------------------------
 
     def _samples(self) -> Samples:
@@ -147,71 +152,46 @@ class _Session:
 
     def _outcome(self, took_s: float, *, is_interrupted: bool) -> Outcome:
         points = tuple(self._curve.points()) if self._curve is not None else ()
-        samples = self._samples() if self._sampling.weighed else None
+        curve = (*self._in_process(), *points) if points else ()
         proposed = proposal.propose(self._measured(points)) if points else None
         return Outcome(
             type(self._dataset).__name__,
             self._order.length,
             self._machine,
             took_s,
-            samples,
-            (*self._in_process(samples, points), *points),
+            self._samples() if self._sampling.weighed else None,
+            curve,
             proposed,
-            tuple(self._notes(samples, points, proposed)),
+            self._notes(curve, proposed),
             tuple(self._order.failed),
             self._problem,
             is_interrupted,
         )
 
-    def _in_process(self, samples: Samples | None, points: tuple[Point, ...]) -> list[Point]:
+    def _in_process(self) -> list[Point]:
         """Without workers, reckoned from what samples took: one that crashes would end us.
 
         Not where one call loads many: alone they take longer.
         """
-        if samples is None or not points or getattr(self._dataset, "__getitems__", None):
+        samples = self._samples()
+        if getattr(self._dataset, "__getitems__", None) or samples.collate_s is None:
             return []
-        batch_s = self._request.setting.batch_size * samples.mean_s + (samples.collate_s or 0.0)
-        if samples.collate_s is None or batch_s <= 0:
-            return []
-        return [Point(0, 1 / batch_s, 1 / batch_s, 1 / batch_s, 0, 0, is_computed=True)]
+        per_s = 1 / max(1e-9, self._request.setting.batch_size * samples.mean_s + samples.collate_s)
+        return [Point(0, per_s, per_s, per_s, 0, 0, is_computed=True)]
 
-    def _notes(self, samples: Samples | None, points: tuple[Point, ...], proposed: Proposal | None) -> list[str]:
-        if samples is None or proposed is None or not points:
-            return []
-        said = []
-        best = max(points, key=lambda point: point.batches_per_s)
-        for alone in self._in_process(samples, points):
-            if alone.batches_per_s > max(_CHEAP_PER_S, _CHEAP_TIMES * best.batches_per_s):
-                said.append(
-                    f"Loading in the training process, with num_workers=0, would give {rate(alone.batches_per_s)} "
-                    f"batches/s, more than any workers: samples are that cheap. It does not go on beside the step, and "
-                    f"a sample that crashes or hangs ends the training."
-                )
-        last = points[-1]
-        if len(points) > 1 and last is best and last.num_workers == proposed.num_workers.value:
-            said.append(f"{last.num_workers} workers are the most that were tried: --max-workers tries more.")
-        if self._curve is not None and self._curve.untried:
-            counts = ", ".join(map(str, self._curve.untried))
-            said.append(f"There was no time for {counts} workers: more --seconds try them.")
-        if self._curve is not None and self._curve.measured_batch_size < self._request.setting.batch_size:
-            said.append(
-                f"Measured with batches of {self._curve.measured_batch_size}, counted as batches of "
-                f"{self._request.setting.batch_size}: whole ones take too long for {self._request.seconds:g} s. "
-                f"More --seconds are more exact."
-            )
-        length = self._order.length
-        if length is not None and self._order.drawn > 2 * length:
-            said.append(
-                f"Every sample was loaded about {self._order.drawn // length} times: files came from memory, as after "
-                f"the first epoch where there is room for all of them."
-            )
-        return said
+    def _notes(self, curve: tuple[Point, ...], proposed: Proposal | None) -> tuple[str, ...]:
+        if proposed is None or self._curve is None:
+            return ()
+        order = self._order
+        loads = None if order.length is None else order.drawn / order.length
+        course = Course(self._request.seconds, self._curve.measured_batch_size, self._curve.untried, loads)
+        return tuple(notes(self._request.setting, curve, proposed.workers, course))
 
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, TooManySkipped):
         return f"More than {MOST_FAILED} samples failed: it was not gone on with."
-    return one_line(f"{type(error).__name__}: {error}".partition("\n\n")[0])
+    return one_line(f"A loader ended early: {type(error).__name__}: {error}".partition("\n\n")[0])
 
 
 def _length(dataset: Any) -> int | None:
