@@ -91,6 +91,7 @@ def test_samples_that_fail_are_passed_over_and_listed() -> None:
     assert "ValueError: not a [bold]JPEG[/bold]" in done.stdout
     assert "num_workers=" in done.stdout
     assert "\x1b" not in done.output
+    assert done.stderr.splitlines()[-1].startswith("next  holdfast scan tuned:Failing ")
 
 
 def test_a_sample_that_hangs_does_not_hang_the_command() -> None:
@@ -170,6 +171,8 @@ def test_what_comes_next_is_said_on_stderr() -> None:
     assert "loading" not in done.stdout
     assert "next  " not in done.stdout
     assert "Measuring tuned:Computing" in done.stderr
+    assert "next  holdfast bench tuned:Computing --workers " in done.stderr
+    assert " --batch-size 4 --start-method fork " in done.stderr
 
 
 # -- wrong usage ---------------------------------------------------------------------------------------------------
@@ -344,6 +347,21 @@ def test_an_interrupt_ends_it_with_what_is_known() -> None:
         child.wait()
     assert child.exitstatus == 130
     assert "Traceback" not in rest
+
+
+@pytest.mark.long
+def test_an_interrupt_leaves_whole_json() -> None:
+    """On stdout, with what was known, and that it was interrupted."""
+    child = spawned("tuned:Waiting", "--batch-size", "4", "--seconds", "12", "--start-method", "fork", "--json")
+    with contextlib.closing(child):
+        child.expect("2 workers")
+        child.sendintr()
+        child.expect_exact("\r\n{")
+        data = json.loads("{" + child.read())
+        child.wait()
+    jsonschema.validate(data, SCHEMA)
+    assert (child.exitstatus, data["is_interrupted"]) == (130, True)
+    assert data["samples"]["count"] >= 1
 
 
 def test_an_interrupt_before_the_first_sample_ends_it_too() -> None:

@@ -13,7 +13,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
@@ -159,5 +159,11 @@ def _name_next(target: str, setting: Setting, outcome: Outcome) -> None:
 
 
 def _bench_options(setting: Setting, outcome: Outcome) -> tuple[str, ...]:
-    workers: Any = outcome.proposal.num_workers.value if outcome.proposal is not None else 2
-    return ("--workers", str(workers), "--batch-size", str(setting.batch_size))
+    """The same loader as was measured."""
+    given = {
+        "--workers": outcome.proposal.workers if outcome.proposal is not None else None,
+        "--batch-size": setting.batch_size,
+        "--start-method": setting.start_method,
+        "--collate": setting.collate,
+    }
+    return tuple(word for name, value in given.items() if value is not None for word in (name, str(value)))

@@ -53,7 +53,7 @@ def drawn(target: str, setting: Setting, outcome: Outcome) -> str:
         at, is_chosen = (x(number), y(point.batches_per_s)), point.num_workers == chosen
         parts.append(_line(at[0], y(point.lowest), at[0], y(point.highest), "range"))
         parts.append(_circle(*at, "point chosen" if is_chosen else "point", hollow=point.is_computed))
-        parts.append(_text(at[0], at[1] - 12, rate(point.batches_per_s), "", "middle"))
+        parts.append(_text(at[0], y(point.highest) - 12, rate(point.batches_per_s), "", "middle"))
         parts.append(_text(at[0], _HEIGHT - _BOTTOM + 20, f"{point.num_workers}", "dim", "middle"))
     parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, "workers", "dim", "middle"))
     body = "\n".join(parts)
