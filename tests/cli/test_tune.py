@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ import jsonschema
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+import holdfast
 from holdfast.cli import tune_svg, tune_text
 from holdfast.cli.main import main
 from holdfast.tasks.tune.facts import Failed, Machine, Measured, Point, Samples, Setting, Spread
@@ -50,6 +53,16 @@ def figures(*arguments: str, status: int = 0) -> dict[str, Any]:
     return data
 
 
+def loader_of(code: str, dataset: str) -> Any:
+    """What the code to paste makes."""
+    names: dict[str, Any] = {
+        "DataLoader": holdfast.DataLoader,
+        "dataset": getattr(importlib.import_module("tuned"), dataset)(),
+    }
+    exec(code, names)
+    return names["loader"]
+
+
 # -- datasets ------------------------------------------------------------------------------------------------------
 
 
@@ -64,13 +77,7 @@ def test_samples_that_wait_are_proposed_more_workers_than_one(tmp_path: Path) ->
     assert data["proposal"]["num_workers"]["value"] == 2
     assert (data["failed"], data["problem"]) == ([], None)
     assert not (tmp_path / "home").exists()
-    import tuned
-
-    import holdfast
-
-    names = {"DataLoader": holdfast.DataLoader, "dataset": tuned.Waiting()}
-    exec(data["code"], names)
-    loader: Any = names["loader"]
+    loader = loader_of(data["code"], "Waiting")
     assert (loader.batch_size, loader.num_workers) == (4, 2)
     assert loader.sample_timeout == data["proposal"]["sample_timeout"]["value"]
 
@@ -127,6 +134,20 @@ def test_memory_that_is_taken_while_loading_is_in_the_limit() -> None:
         pytest.skip("memory cannot be measured here")
     assert 60 * MB <= peak < GB
     assert data["proposal"]["memory_limit"]["value"] == "1GB"
+    with loader_of(data["code"], "Hungry") as loader:
+        assert len(list(itertools.islice(loader, 4))) == 4
+        assert list(loader.incidents) == []
+
+
+def test_workers_that_would_not_fit_in_memory_are_not_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the reason says what they would need."""
+    monkeypatch.setattr("holdfast.memory.cgroups.left_bytes", lambda limited: 150 * MB)
+    data = figures("tuned:Hungry", *SHORT)
+    if data["samples"]["peak_bytes"] is None:
+        pytest.skip("memory cannot be measured here")
+    assert [point["num_workers"] for point in data["curve"] if not point["is_computed"]] == [1]
+    assert "2 would need" in data["proposal"]["num_workers"]["reason"]
+    assert "150 MB are left" in data["proposal"]["num_workers"]["reason"]
 
 
 def test_an_iterable_whose_workers_repeat_each_other_gets_one() -> None:

@@ -123,6 +123,11 @@ def test_no_more_workers_than_fit_in_memory() -> None:
     assert "3 GB are left" in advice.reason
 
 
+def test_workers_that_were_not_tried_for_want_of_memory_are_named() -> None:
+    seen = dataclasses.replace(measured({1: 10.0, 2: 20.0}, left=3 * GB, peak_bytes=800 * MB), too_many=4)
+    assert "4 would need 3.44 GB, and 3 GB are left" in propose(seen).num_workers.reason
+
+
 def test_where_not_even_one_fits_it_is_said() -> None:
     proposal = propose(measured(RISING, left=500 * MB, peak_bytes=800 * MB))
     assert proposal.num_workers.value == 1

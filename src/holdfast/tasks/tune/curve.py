@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import psutil
@@ -140,7 +141,7 @@ def _point(count: int, rounds: list[Round]) -> Point:
     weights = [each.worker_bytes for each in rounds if each.worker_bytes is not None]
     return Point(
         count,
-        rates.middle(per_s),
+        median(per_s),
         min(per_s),
         max(per_s),
         sum(each.batches for each in clean or rounds),

@@ -106,3 +106,5 @@ class Measured:
     curve: tuple[Point, ...]
     repeats_elements: bool = False
     """Of an iterable dataset: each worker gives the same elements as the others."""
+    too_many: int | None = None
+    """Workers that were not tried, since they would not fit in memory."""

@@ -114,7 +114,7 @@ def choose_workers(measured: Measured, need: Need) -> tuple[int, str]:
         number, reason = _enough_for(measured.setting.step_s, allowed, fewest)
     else:
         number, reason = fewest.num_workers, _why_fewest(fewest, fitting, allowed)
-    return number, "; ".join(part for part in (reason, _why_crowd(number, measured), _why_fits(points, need)) if part)
+    return number, "; ".join(part for part in (reason, _why_crowd(number, measured), _why_fits(measured, need)) if part)
 
 
 def _may_be_proposed(point: Point, fitting: list[Point], measured: Measured) -> bool:
@@ -171,16 +171,17 @@ def _why_crowd(number: int, measured: Measured) -> str:
     )
 
 
-def _why_fits(points: list[Point], need: Need) -> str:
-    if need.room_bytes is None or need.left_bytes is None:
+def _why_fits(measured: Measured, need: Need) -> str:
+    if need.left_bytes is None:
         return ""
+    left = f"{words(need.left_bytes)} are left"
     if not need.fits(1):
-        return f"memory is short: even one needs {words(need.total_bytes(1))}, and {words(need.left_bytes)} are left"
-    first_too_many = next((point.num_workers for point in points if not need.fits(point.num_workers)), None)
-    if first_too_many is None:
+        return f"memory is short: even one needs {words(need.total_bytes(1))}, and {left}"
+    tried = (point.num_workers for point in measured.curve if not need.fits(point.num_workers))
+    too_many = next(tried, measured.too_many)
+    if too_many is None:
         return ""
-    total = words(need.total_bytes(first_too_many))
-    return f"{first_too_many} would need {total}, and {words(need.left_bytes)} are left"
+    return f"{too_many} would need {words(need.total_bytes(too_many))}, and {left}"
 
 
 def _workers(point: Point) -> int:

@@ -89,6 +89,7 @@ class _Session:
         self._loaders = Loaders(self._order, request.setting.start_method, timeout_s)
         self._sampling = Sampling(self._loaders, request.setting.batch_size, collate)
         self._curve: Curve | None = None
+        self._too_many: int | None = None
         self._problem = ""
 
     def run(self) -> Outcome:
@@ -131,7 +132,8 @@ class _Session:
             return [1]
         need = Need(self._measured(()))
         counts = rates.worker_counts(self._machine.cpus, self._request.max_workers)
-        return [count for count in counts if count == 1 or need.fits(count)]
+        self._too_many = next((count for count in counts if count > 1 and not need.fits(count)), None)
+        return [count for count in counts if self._too_many is None or count < self._too_many]
 
     def _why_none(self) -> str:
         if not self._order.failed:
@@ -148,7 +150,8 @@ class _Session:
         return self._order.length is None and sampling.repeats(self._sampling.weighed)
 
     def _measured(self, curve: tuple[Point, ...]) -> Measured:
-        return Measured(self._machine, self._request.setting, self._samples(), curve, self._repeats())
+        setting, samples = self._request.setting, self._samples()
+        return Measured(self._machine, setting, samples, curve, self._repeats(), self._too_many)
 
     def _outcome(self, took_s: float, *, is_interrupted: bool) -> Outcome:
         points = tuple(self._curve.points()) if self._curve is not None else ()
