@@ -68,6 +68,7 @@ NEED_TORCH = [
     "unit/test_streams.py",
     "unit/test_streams_resumed.py",
     "unit/test_substitutes.py",
+    "unit/test_tune_sampling.py",
     "unit/test_worker_loop.py",
     "unit/test_writer.py",
 ]
