@@ -9,7 +9,6 @@ Runs in: main process.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 
 import click
 
@@ -23,10 +22,10 @@ class _Commands(click.Group):
     """In the order of the list above, which is the order in which a new user meets them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in _COMMANDS if importlib.util.find_spec(f"holdfast.cli.{name}") is not None]
+        return [*_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
         return command
