@@ -130,5 +130,5 @@ def _say_next(console: Console, told: Report, opens: bool) -> None:
         name_next(console, replays[worst[0] if worst else min(replays)], "load that one sample alone")
     elif not opens:
         name_next(console, f"holdfast report {quote(told.run_id)} --open", "look at it in a browser")
-    elif commands.has("doctor"):
+    else:
         name_next(console, "holdfast doctor", "what on this machine would kill a loader")

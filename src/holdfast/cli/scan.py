@@ -8,7 +8,6 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import sys
@@ -139,5 +138,4 @@ def _say_what_next(talk: Console, outcome: Outcome) -> None:
 
 
 def _name(talk: Console, command: str, argument: str, why: str) -> None:
-    if importlib.util.find_spec(f"holdfast.cli.{command}") is not None:
-        console.name_next(talk, shlex.join(["holdfast", command, argument]), why)
+    console.name_next(talk, shlex.join(["holdfast", command, argument]), why)

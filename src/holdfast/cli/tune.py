@@ -8,7 +8,6 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import signal
 import sys
@@ -143,19 +142,14 @@ def _status(outcome: Outcome) -> int:
 
 
 def _name_next(target: str, setting: Setting, outcome: Outcome) -> None:
-    """The first that is worth running, of those that there are."""
     scan = ("scan", (), "loads every sample once, and lists all that fail")
     bench = ("bench", _bench_options(setting, outcome), "compares torch's loader with this one on your data")
     doctor = ("doctor", (), "looks for what is wrong with the dataset or this machine")
-    wanted: list[tuple[str, tuple[str, ...], str]] = [bench, scan]
-    if outcome.failed:
-        wanted = [scan]
-    elif outcome.problem:
-        wanted = [doctor, scan] if outcome.proposal is None else [scan]
-    for command, more, why in wanted:
-        if importlib.util.find_spec(f"holdfast.cli.{command}") is not None:
-            console.name_next(console.talk(), shlex.join(["holdfast", command, target, *more]), why)
-            return
+    wanted: tuple[str, tuple[str, ...], str] = bench
+    if outcome.failed or outcome.problem:
+        wanted = doctor if outcome.problem and not outcome.failed and outcome.proposal is None else scan
+    command, more, why = wanted
+    console.name_next(console.talk(), shlex.join(["holdfast", command, target, *more]), why)
 
 
 def _bench_options(setting: Setting, outcome: Outcome) -> tuple[str, ...]:
