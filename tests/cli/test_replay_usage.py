@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -105,12 +106,20 @@ def test_the_dataset_must_be_known(record: Callable[..., str]) -> None:
         ("data.py:number", "is no dataset, but an object of int"),
         ("data.py:broken", "raised: ZeroDivisionError"),
         ("wrong.py:x", "Importing wrong failed: RuntimeError: no"),
+        ("data.v2.py:x", "no module has a dot in its name. Rename it."),
+        ("json.py:number", "json/__init__.py has the same name, and is found first. Rename the file."),
+        ("sys.py:path", "a module of Python's own has the same name, and is found first. Rename the file."),
     ],
 )
-def test_a_dataset_that_is_none(record: Callable[..., str], tmp_path: Path, target: str, words: str) -> None:
+def test_a_dataset_that_is_none(
+    record: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, words: str
+) -> None:
     """Each with its remedy."""
+    monkeypatch.delitem(sys.modules, "data", raising=False)
     (tmp_path / "data.py").write_text("number = 1\ndef broken():\n    1 / 0\n")
     (tmp_path / "wrong.py").write_text("raise RuntimeError('no')\n")
+    for name in ("data.v2.py", "json.py", "sys.py"):
+        (tmp_path / name).write_text("number = 1\n")
     assert words in refusal(f"{record(BAD)}.1", "--dataset", target)
 
 

@@ -402,3 +402,21 @@ def test_the_nearest_table_is_taken_and_flags_win(here: Path, monkeypatch: pytes
     (here / "project" / "sub" / "pyproject.toml").write_text("")
     assert options_of(script) == {}
     assert options_of("--config", "pyproject.toml", script) == {"on_error": "replace"}
+
+
+def test_a_file_with_the_dataset_is_remembered_by_its_whole_path(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`holdfast replay` may be run elsewhere. In a table it is relative to that file, on the command line to here."""
+    (here / "project").mkdir()
+    for file in ("script.py", "data.py", "project/script.py", "project/data.py"):
+        (here / file).write_text("")
+    (here / "project" / "pyproject.toml").write_text("[tool.holdfast]\ndataset = 'data.py:train'")
+    monkeypatch.chdir(here)
+    told: list[str | None] = []
+    monkeypatch.setattr(starting, "become", lambda program, settings, target: told.append(target))
+    for arguments in (
+        ["project/script.py"],
+        ["--dataset", "data.py:train", "script.py"],
+        ["--dataset", "os:x", "script.py"],
+    ):
+        assert CliRunner().invoke(run, arguments).exit_code == 0
+    assert told == [f"{here}/project/data.py:train", f"{here}/data.py:train", "os:x"]

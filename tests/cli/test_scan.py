@@ -103,7 +103,7 @@ def _check_that_the_loader_takes_it(path: Path) -> None:
 def _check_the_record(runs: Path, data: dict[str, Any]) -> None:
     (record,) = runs.iterdir()
     start, *rest = map(json.loads, record.read_text().splitlines())
-    assert (start["target"], start["dataset"]) == ("scanned.py:faulty", "Faulty")
+    assert (start["target"], start["dataset"]) == (f"{Path.cwd()}/scanned.py:faulty", "Faulty")
     noted = {f"{start['id']}.{line['number']}": line["sample_index"] for line in rest if line["kind"] == "incident"}
     assert {bad["incident"]: bad["index"] for bad in data["bad"]}.items() <= noted.items()
 

@@ -169,6 +169,13 @@ def test_a_way_out_is_not_named_where_it_is_none() -> None:
     assert "multiprocessing_context" not in "".join(map(words_of, found))
 
 
+@pytest.mark.parametrize("what", SEEN)
+def test_a_command_to_paste_is_quoted(what: str) -> None:
+    """A file may have a space in its name."""
+    lines = [line for one in findings(replace(SEEN[what][0], target="my data.py:x")) for line in one.remedy]
+    assert all("'my data.py:x'" in line for line in lines if "my data.py" in line)
+
+
 def test_of_a_dataset_that_is_well_every_check_says_so() -> None:
     assert [(one.check, one.level) for one in findings(WELL)] == [(check.NAME, Level.OK) for check in checks.ALL]
 

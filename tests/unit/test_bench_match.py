@@ -76,6 +76,15 @@ def test_batches_that_differ_are_a_problem() -> None:
     assert (random[0].is_random, random[0].problems) == (True, [])
 
 
+def test_a_batch_that_torch_lost_with_its_worker_does_not_differ() -> None:
+    """Its loader raises at it, then says that the worker is dead. What came before is compared, also what raised."""
+    died = {"ended": "could not go on", "digests": [["a", "raised", "raised", "c"]]}
+    cells, _ = match(died, {"digests": [["a", "raised", "b", "c"]]})
+    assert (cells[0].compared, cells[0].equal) == (2, 2)
+    cells, _ = match({"digests": [["a", "raised"]]}, {"digests": [["a", "b"]]})
+    assert cells[0].differs
+
+
 def test_to_be_slower_is_a_problem_where_it_is_no_noise() -> None:
     """Two runs of the same loader differ by some."""
     cells, _ = match({}, {"later_s": 2.0})

@@ -52,6 +52,14 @@ def test_two_kinds_that_are_both_common_are_no_oddity() -> None:
     assert odd_among({USUAL: 60, (IMAGE._replace(kind="tensor uint8"), LABEL): 30}) == {}
 
 
+def test_a_few_that_are_containers_among_single_values_of_several_kinds() -> None:
+    """In words that can be read, though a single value has no name."""
+    single: dict[Signature, int] = {(Part("", kind),): 10 for kind in ("int", "str", "bytes")}
+    pair: Signature = (Part("[0]", "int"),)
+    assert odd_among({**single, pair: 1}) == {pair: "is no single value; has [0], which others have not"}
+    assert [str(each) for each in find_common(single)] == ["values of several kinds"]
+
+
 def test_an_empty_list_lacks_no_items() -> None:
     """Of a list that may have any number of items none can be missing."""
     boxes = [(Part("", "list", (n,)), Part("[*]", "tensor float32", (4,))) for n in range(1, 50)]

@@ -113,6 +113,12 @@ def test_the_end_sums_it_up(changes: dict[str, Any], words: str) -> None:
     assert words in " ".join(printed(dataclasses.replace(SEEN, **changes), width=200).split())
 
 
+def test_where_others_have_nothing_in_common_nothing_is_said_of_them() -> None:
+    """Samples may be of several kinds, and some of one kind odd."""
+    assert "Others have" in printed(SEEN)
+    assert "Others have" not in printed(dataclasses.replace(SEEN, common=()))
+
+
 @dataclasses.dataclass
 class Planned:
     dataset: str = "Photos"
@@ -129,6 +135,7 @@ class Planned:
         (Planned(planned=1, workers=1), "Scanning 1 sample of the 3,000 of data:train (Photos) with 1 worker."),
         (Planned(before=1200), "with 2 workers; 1,200 of them were scanned before."),
         (Planned(length=None, planned=None), "Scanning the elements of data:train"),
+        (Planned(dataset="[red]\x1b[2J\n"), "data:train ([red] [2J ) with"),
     ],
 )
 def test_it_says_what_it_will_do(plan: Any, words: str) -> None:

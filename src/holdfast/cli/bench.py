@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,7 +129,7 @@ def _run(plan: Plan, target: str, collate: str | None, arguments: dict[str, Any]
             raise click.UsageError(str(error)) from None
         except LostError as error:
             raise click.ClickException(
-                f"{target} cannot be made: {error}. 'holdfast doctor {target}' looks into it."
+                f"{target} cannot be made: {error}. holdfast doctor {shlex.quote(target)} looks into it."
             ) from None
         return next(iter(opponents.values())).dataset, cells
 

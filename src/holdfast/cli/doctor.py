@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -107,9 +108,9 @@ def _name_next(talk: Console, target: str | None, seen: Seen | None) -> None:
     if target is None:
         console.name_next(talk, f"holdfast doctor {targets.FORM}", "the same, and what your dataset does")
     elif seen is not None and seen.pickled is not None:
-        console.name_next(talk, f"holdfast scan {target}", "load every sample once, and list the bad ones")
+        console.name_next(talk, f"holdfast scan {shlex.quote(target)}", "load every sample once, and list the bad ones")
     else:
-        console.name_next(talk, f"holdfast doctor {target}", "again, once that is done")
+        console.name_next(talk, f"holdfast doctor {shlex.quote(target)}", "again, once that is done")
 
 
 def _counts(findings: list[Finding]) -> Counter[Level]:

@@ -74,6 +74,7 @@ def run(
         target = wanted.pop("dataset", None)
         if target is not None:
             programs.check_target(targets.split(target)[0])
+            target = targets.remembered(target)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     is_quiet = wanted.pop("quiet", False)

@@ -101,11 +101,11 @@ def _run(given: dict[str, Any], *, list_all: bool, as_json: bool) -> int:
 
 
 def _scan(talk: Console, given: dict[str, Any]) -> Outcome:
+    os.environ[options.TARGET] = targets.remembered(given["target"])  # for `holdfast replay`
     dataset = targets.load_dataset(given["target"])
     from holdfast.tasks.scan.session import Refused, Request, run
 
     request = Request(**given)
-    os.environ[options.TARGET] = request.target  # for `holdfast replay`
 
     def begin(plan: Plan) -> ScanProgress:
         talk.print(scan_tables.plan_text(plan, request.target), soft_wrap=True)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.lines import clean
 from holdfast.diagnosis.wording import one_line, plural, seconds, size
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def plan_text(plan: Plan, target: str) -> Text:
     else:
         what = f"{_count(plan.planned, 'sample')} of the {plan.length:,} of {target}"
     continued = f"; {plan.before:,} of them were scanned before" if plan.before else ""
-    return Text(f"Scanning {what} ({plan.dataset}) with {plural(plan.workers, 'worker')}{continued}.")
+    return Text(clean(f"Scanning {what} ({plan.dataset}) with {plural(plan.workers, 'worker')}{continued}."))
 
 
 def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None:
@@ -60,7 +61,8 @@ def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None
         _show(console, ("bad samples", "cause", "what happened, for example", "which"), _bad_groups(outcome))
     if outcome.odd:
         _show(console, ("odd samples", "how they differ", "which"), _odd_groups(outcome, list_all=list_all))
-        console.print(Text(f"Others have {one_line(', '.join(outcome.common), 300)}.\n"))
+        if outcome.common:  # samples of several kinds may have nothing in common
+            console.print(Text(f"Others have {one_line(', '.join(outcome.common), 300)}.\n"))
     if not outcome.error:
         _show(console, ("slowest", "took", "largest", "has"), _extremes(outcome), needs=_NARROWEST)
         if any(slow.is_first for slow in outcome.slowest[:_EXTREMES]):

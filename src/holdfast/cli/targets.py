@@ -74,6 +74,8 @@ def _place(target: str) -> tuple[str, str]:
     path = Path(module)
     if not path.is_file():
         raise click.UsageError(f"There is no file {module}, which {target} names.")
+    if "." in path.stem:
+        raise click.UsageError(f"{module} cannot be imported: no module has a dot in its name. Rename it.")
     return str(path.resolve().parent), path.stem
 
 
@@ -89,13 +91,32 @@ def _import(target: str) -> Any:
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:
-        return importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise _no_module(error.name, target, directory) from None
         raise _failed(f"Importing {module} failed", error) from error
     except Exception as error:
         raise _failed(f"Importing {module} failed", error) from error
+    _check_file(imported, split(target)[0], directory)
+    return imported
+
+
+def _check_file(imported: Any, file: str, directory: str) -> None:
+    """Another module of that name may be found first, such as one of Python's own."""
+    found = getattr(imported, "__file__", None)
+    if not file.endswith(".py") or (found is not None and os.path.realpath(Path(found).parent) == directory):
+        return
+    other = found or "a module of Python's own"
+    raise click.UsageError(
+        f"{file} cannot be imported: {other} has the same name, and is found first. Rename the file."
+    )
+
+
+def remembered(target: str) -> str:
+    """The same, for a command that is run from another directory: a file by its whole path."""
+    module, name = split(target)
+    return f"{Path(module).absolute()}:{name}" if module.endswith(".py") else target
 
 
 def _attribute(module: Any, name: str, target: str) -> Any:

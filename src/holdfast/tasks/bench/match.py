@@ -10,12 +10,13 @@ Runs in: main process.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from holdfast.tasks.bench.opponent import LostError, NotPlayableError, Opponent
-from holdfast.tasks.bench.results import HOLDFAST, LOADERS, TORCH, Cell, Round, Side
+from holdfast.tasks.bench.results import HOLDFAST, LOADERS, RAISED, TORCH, Cell, Round, Side
 
 COMPARED_BATCHES = 16
 _COMPARE_S = 4.0
@@ -135,5 +136,11 @@ class Match:
 
 
 def _pairs(sides: Mapping[str, _SideSoFar]) -> list[tuple[str, str]]:
-    """As many as both have."""
-    return list(zip(sides[TORCH].digests, sides[HOLDFAST].digests, strict=False))
+    """As many as both have; where torch's loader ended, as many as it got before that.
+
+    What a worker had sent is lost when it dies: torch's loader raises at each such batch, before it says that.
+    """
+    pairs = list(zip(sides[TORCH].digests, sides[HOLDFAST].digests, strict=False))
+    if sides[TORCH].ended is None:
+        return pairs
+    return list(itertools.takewhile(lambda pair: not pair[0] == RAISED != pair[1], pairs))

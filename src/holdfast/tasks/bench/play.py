@@ -29,7 +29,7 @@ import torch.utils.data
 
 import holdfast
 from holdfast.tasks.bench.digest import digest
-from holdfast.tasks.bench.results import HOLDFAST
+from holdfast.tasks.bench.results import HOLDFAST, RAISED
 
 SEED = 7
 _STDOUT, _STDERR = 1, 2
@@ -91,7 +91,7 @@ class _Table:
         digests: list[str] = []
         for batch in walk.batches():
             deadline = deadline or time.perf_counter() + order["seconds"]
-            digests.append("raised" if batch is _RAISED else digest(batch))
+            digests.append(RAISED if batch is _RAISED else digest(batch))
             if len(digests) >= order["batches"] or time.perf_counter() > deadline:
                 break
         return {"digests": digests, **walk.told()}

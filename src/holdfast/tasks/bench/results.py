@@ -11,6 +11,9 @@ from statistics import median
 TORCH, HOLDFAST = "torch", "holdfast"
 LOADERS = (TORCH, HOLDFAST)
 
+RAISED = "raised"
+"""The digest of a batch that was none."""
+
 NOISE = 0.1
 """By so much two measurements of the same loader may differ: less is not slower."""
 FEW_BATCHES = 10

@@ -65,7 +65,8 @@ def _parse(file: Path, name: str, value: Any) -> Any:
     if name == "dataset":
         if not isinstance(value, str):
             raise ValueError(f"dataset={value!r} must be a text of the form MODULE:DATASET")
-        return value
+        is_file = value.rpartition(":")[0].endswith(".py")
+        return str(file.absolute().parent / value) if is_file else value
     if name == "skipped_file" and isinstance(value, str) and value:
         value = str(file.absolute().parent / value)
     return loader_options.parse(name, value)

@@ -34,7 +34,9 @@ class Common:
 
     def __str__(self) -> str:
         sizes = "" if not self.sizes else f" {_times(self.sizes)}"
-        return f"{self.path} {self.kind or 'of several kinds'}{sizes}".strip()
+        if self.kind is None:
+            return f"{self.path or 'values'} of several kinds"
+        return f"{self.path} {self.kind}{sizes}".strip()
 
 
 def most_odd(samples: int) -> int:
@@ -94,8 +96,9 @@ def differences(signature: Signature, common: Sequence[Common]) -> str:
 def _difference(part: Part | None, usual: Common) -> str:
     name = usual.path or "the sample"
     if part is None:
-        # an empty list has no items that could be missing
-        return f"has no {name}" if usual.is_there and not usual.path.endswith("[*]") else ""
+        if not usual.is_there or usual.path.endswith("[*]"):  # an empty list has no items that could be missing
+            return ""
+        return f"has no {name}" if usual.path else "is no single value"
     if usual.is_there is False:
         return f"has {name}, which others have not"
     if usual.kind not in (part.kind, None):

@@ -5,6 +5,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+import shlex
 import statistics
 
 from holdfast.diagnosis.wording import size
@@ -46,7 +47,7 @@ def _slow(seen: Seen) -> list[Finding]:
             f"a sample takes {duration(statistics.median(times))}",
             evidence=(_summary(seen.samples),),
             consequence="the training loop waits, unless many workers load at once",
-            remedy=(f"holdfast tune {seen.target}  # how many workers it takes",),
+            remedy=(f"holdfast tune {shlex.quote(seen.target)}  # how many workers it takes",),
         )
     ]
 

@@ -5,6 +5,8 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+import shlex
+
 from holdfast.diagnosis.wording import plural
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.tasks.examine.seen import Lost, Made, Raised, Seen, Taken
@@ -39,7 +41,7 @@ def _is_good(one: Taken) -> bool:
 
 
 def _finding(seen: Seen, one: Taken) -> Finding:
-    scan = f"holdfast scan {seen.target}  # finds all that are bad, and writes them down"
+    scan = f"holdfast scan {shlex.quote(seen.target)}  # finds all that are bad, and writes them down"
     go_on = 'DataLoader(..., on_error="skip")  # go on without them'
     if isinstance(one.result, Raised):
         return Finding(

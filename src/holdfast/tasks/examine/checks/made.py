@@ -5,6 +5,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from holdfast.doctor.finding import Finding, Level, ok
@@ -36,7 +37,7 @@ def _not_looked_at(seen: Seen) -> Finding:
         f"{seen.target} was not looked at",
         evidence=("torch cannot be imported, see there",),
         consequence="what is wrong with the dataset itself is not known yet",
-        remedy=(f"holdfast doctor {seen.target}  # again, once torch can be imported",),
+        remedy=(f"holdfast doctor {shlex.quote(seen.target)}  # again, once torch can be imported",),
     )
 
 
