@@ -14,8 +14,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import random
+import time
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import date
 from multiprocessing import resource_sharer
 from pathlib import Path
 
@@ -31,6 +34,7 @@ TABLE = "test_table.py"
 """Of faults: every pair of values is a row of it, and of `make test`."""
 MANY_ROWS = 4
 _failed = pytest.StashKey[bool]()
+_began_s = time.monotonic()
 
 NEED_TORCH = [
     "cli/test_doctor_dataset.py",
@@ -79,10 +83,20 @@ collect_ignore = [] if importlib.util.find_spec("torch") else NEED_TORCH  # pyte
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="every row of the fault table, not every pair of values")
+    parser.addoption(
+        "--within",
+        type=float,
+        metavar="MINUTES",
+        help="skip, and say so, what has not begun by then; the order of the files changes from day to day",
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What `make test` leaves to `make more`: new interpreters, and two of three rows of a test that has many."""
+    if config.getoption("--within") is not None:
+        files = sorted({item.path for item in items})
+        random.Random(date.today().toordinal()).shuffle(files)
+        items.sort(key=lambda item: files.index(item.path))
     rows: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
@@ -111,6 +125,13 @@ def _long_methods(item: pytest.Item) -> set[str]:
 
 def pytest_report_header() -> list[str]:
     return [f"not collected, for want of torch: {', '.join(collect_ignore)}"] if collect_ignore else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--within")
+    if minutes is not None and time.monotonic() - _began_s > 60 * minutes:
+        pytest.skip(f"not begun within {minutes:g} minutes: `make more` runs it")
 
 
 def pytest_collection_finish() -> None:
