@@ -33,14 +33,11 @@ EPOCH, FIRST_UNIT, BATCHES, SAMPLES, WAITED_NS, WAITING_NS, RESTARTS, SKIPPED = 
 PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT = 0, 1, 2, 3, 4, 5
 START_BYTES, LEAVE, BORN_BYTES, PEAK_BYTES, KEPT_BYTES, LIMIT_MS = 6, 7, 8, 9, 10, 11
 TAKEN_BACK, LIMIT_BYTES = 12, 13
-SINCE_NS, FETCH_NS, COLLATE_NS, SEND_NS = 16, 17, 18, 19  # in this order: they are written at once
+SINCE_NS, FETCH_NS, COLLATE_NS, SEND_NS = 16, 17, 18, 19
 PID, STARTED_TICKS, LOST_LIVES = 20, 21, 22
 
 INDEX_AREA = Struct("=q1016s")
 """What a worker keeps of the unit in hand: its number, and as much of its pickled indices as there is room for."""
-STAGES = Struct("=4q")
-"""The cells from SINCE_NS on."""
-STAGES_AT = SINCE_NS * CELL_BYTES
 
 
 class Phase(IntEnum):

@@ -132,6 +132,13 @@ def test_a_record_that_was_handed_on_is_read_by_its_path(home: Path, tmp_path: P
     assert not home.exists()
 
 
+def test_the_next_command_for_a_record_that_was_handed_on_finds_it_again(home: Path, tmp_path: Path) -> None:
+    """Its id is not known here."""
+    path = write(tmp_path / "theirs", [start(), end()])
+    done = CliRunner().invoke(main, ["report", str(path), "--text"])
+    assert f"holdfast report {path} --open" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(("browser", "words"), [("true", ""), ("false", "No browser was found")])
 def test_open_shows_the_page_in_a_browser(browser: str, words: str, home: Path, tmp_path: Path) -> None:
     """Which is told the page's address; where there is none, that is said."""

@@ -272,3 +272,13 @@ def test_records_full_of_hostile_text_are_shown_as_text(home: Path) -> None:
     assert as_json("beef")[0]["state"] == "died"
     in_ascii = top("--once", "beef", PYTHONIOENCODING="ascii")
     assert (in_ascii.returncode, in_ascii.stdout.isascii()) == (0, True)
+
+
+def test_the_name_of_the_last_script_is_text_and_no_markup(home: Path) -> None:
+    """Where nothing runs it is named: `[/b]` is a tag that was never opened."""
+    runs = home / "runs"
+    runs.mkdir(parents=True, mode=0o700)
+    record = runs / "20270115T080000.000Z-7f3a.jsonl"
+    record.write_text(json.dumps({"kind": "start", "id": "7f3a", "time": 1.8e9, "script": "a[/b].py"}) + "\n")
+    done = top("--once")
+    assert (done.returncode, done.stdout.split("now. ")[1]) == (0, "The last one was 7f3a (a[/b].py).\n")

@@ -166,12 +166,13 @@ def test_nothing_is_written_before_the_first_iterator_nor_by_a_loader_that_has_n
 
 
 def test_a_loader_that_is_closed_and_used_again_begins_another_run() -> None:
-    """What it has counted goes on."""
+    """What the loader has counted goes on; a record has what was counted in its run."""
     loader = DataLoader(Numbers(8), 4, num_workers=1)
     for _ in range(2):
         with loader:
             list(loader)
-    assert [run.end["batches"] for run in runs() if run.end] == [2, 4]
+    assert [run.end["batches"] for run in runs() if run.end] == [2, 2]
+    assert loader.stats().batches == 4
 
 
 def test_a_run_lasts_as_long_as_an_iterator_does() -> None:

@@ -76,6 +76,14 @@ def test_a_record_without_an_end_was_cut_short(tmp_path: Path) -> None:
     assert report.headline.remedies[0].command.startswith("dmesg")
 
 
+def test_restarts_since_the_last_reading_are_counted(tmp_path: Path) -> None:
+    """Of a run that was killed they are lines of their own."""
+    noted = [worker(at_s, 1, "started", "restart") for at_s in (6, 7)]
+    report = told(tmp_path, start(), reading(5), *noted)
+    assert report.restarts == 2
+    assert "2 workers were lost, and restarted at once." in [each.words for each in report.headline.story]
+
+
 def test_a_run_that_goes_on_is_told_so(tmp_path: Path) -> None:
     run = run_of(tmp_path, start(), reading(5))
     report = report_of(dataclasses.replace(run, is_alive=True))

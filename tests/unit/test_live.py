@@ -176,6 +176,21 @@ def test_a_record_of_anything_is_looked_at_without_an_error(start: dict[str, Any
     assert not live.look(run).is_fresh
 
 
+def test_what_was_noted_since_the_last_reading_counts_too() -> None:
+    """A process that was killed has written down what became of its workers and samples; whatever is in those lines."""
+    noted = tuple({"event": "started", "why": "restart", "worker_id": one} for one in (0, 0, [1], None))
+    reading = {"restarts": 1, "skipped": 0, "workers": [[41, 1000, 900, 0]]}
+    run = Run("7f3a", Path("x"), {}, (), (reading,), None, False, False, (), 0, noted, ({"index": 5},))
+    look = live.look(run)
+    assert (look.restarts, look.skipped, look.workers[0].restarts) == (4, 1, 2)
+
+
+def test_a_time_beyond_all_numbers_is_no_error() -> None:
+    """JSON has whole numbers of any length."""
+    start = {"id": "7f3a", "time": 10**400, "pid": os.getpid()}
+    assert live._token(Run("7f3a", Path("x"), start, (), (), None, True, False, (), 0)) > 0
+
+
 @given(data=st.binary(max_size=600))
 def test_garbage_is_no_board(data: bytes) -> None:
     """Whatever is in a file that is called as ours."""

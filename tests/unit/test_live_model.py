@@ -126,6 +126,36 @@ def test_a_run_without_last_words_has_died() -> None:
     assert make_picture([a_look(), a_look()], NOW).state == RUNNING
 
 
+def test_what_was_seen_is_not_unseen_when_only_the_record_is_left() -> None:
+    """Between two epochs, and after a death: its last reading may be of some seconds before."""
+    looks = Looks()
+    looks.add(a_look(at_s=50.0, batches=170, samples=1360, restarts=4, skipped=6))
+    looks.add(a_look(a_run(is_alive=False), at_s=46.0, batches=30, samples=240, restarts=1, skipped=7, is_fresh=False))
+    picture = looks.picture(NOW)
+    assert (picture.state, picture.batches, picture.samples) == (DIED, 170, 1360)
+    assert (picture.restarts, picture.skipped) == (4, 7)
+
+
+def test_a_record_that_says_nothing_new_is_kept_once() -> None:
+    """A loader without workers may be watched for days; each look has all of its record."""
+    looks = Looks()
+    for _ in range(5):
+        looks.add(a_look(at_s=7.0, is_fresh=False))
+    assert len(looks._looks) == 1
+
+
+def test_after_a_pause_between_epochs_rates_begin_anew() -> None:
+    """An hour of validation is no time in which the loader was slow."""
+    looks = Looks()
+    looks.add(a_look(at_s=50.0, batches=100))
+    looks.add(a_look(at_s=45.0, batches=90, is_fresh=False))
+    assert (looks.picture(NOW).batches, looks.picture(NOW).batches_per_s) == (100, None)
+    looks.add(a_look(at_s=3650.0, batches=110))
+    assert looks.picture(NOW).batches_per_s is None
+    looks.add(a_look(at_s=3651.0, batches=120))
+    assert looks.picture(NOW).batches_per_s == 10
+
+
 @pytest.mark.parametrize(("limit", "share"), [(None, None), (0, None), (4_800_000_000, 0.25), (600_000_000, 1.0)])
 def test_memory_is_a_share_of_its_limit(limit: int | None, share: float | None) -> None:
     """Never more than all of it; none where there is no limit."""

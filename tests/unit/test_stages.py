@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from holdfast.board_rows import INDEX_AREA, PID, SINCE_NS
+from holdfast.board_rows import FETCH_NS, INDEX_AREA, PID, SINCE_NS
 from holdfast.workers import stages
 from holdfast.workers.board import Board
 from holdfast.workers.stages import WORTH_TIMING_NS, SlowSamples, Stages
@@ -61,6 +63,28 @@ def test_each_stage_has_its_sum_over_units_and_lives(boards: list[Board], clock:
     assert board.stages_ns() == (30, 60, 90)
     assert board.row(0)[SINCE_NS] == clock.now
     assert board.row(0)[PID] > 0
+
+
+def test_a_sum_never_goes_back_for_who_looks_while_it_is_written(boards: list[Board]) -> None:
+    """Nor for the next life of a worker that is killed at that moment."""
+    [board] = boards
+    row = board.row(0)
+    pid = os.fork()
+    if not pid:
+        worker, until = Stages(board, 0), time.monotonic() + 0.5
+        while time.monotonic() < until:
+            worker.begin()
+            worker.send()
+            worker.done()
+        os._exit(0)
+    latest, backwards = 0, 0
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        for _ in range(1000):
+            now = row[FETCH_NS]
+            backwards += now < latest
+            latest = now
+    assert (latest > 0, backwards) == (True, 0)
+    del row
 
 
 def test_a_unit_of_which_no_batch_is_made_was_loaded_all_the_time(boards: list[Board], clock: Clock) -> None:

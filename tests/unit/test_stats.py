@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.board_rows import FETCH_NS
 from holdfast.loader.slowest import Slowest
-from holdfast.loader.stats import Counters, LoaderStats, MemoryUse, SlowSample, StageTimes
+from holdfast.loader.stats import CountedInRun, Counters, LoaderStats, MemoryUse, SlowSample, StageTimes
 from holdfast.workers.board import Board
 
 COUNTS = (
@@ -66,11 +66,30 @@ def test_a_copy_has_what_was_counted_and_no_board(duplicate: Any) -> None:
 def test_the_record_has_all_of_it() -> None:
     """By the names that the statistics have; slow samples as lists."""
     counters = Counters(batches=2)
+    counted = CountedInRun(counters)
     counters.slowest.saw(7, 0.25, 1, 0)
-    summary = counters.summary()
+    summary = counted.summary()
     assert summary.keys() == {field.name for field in dataclasses.fields(LoaderStats)}
     assert summary["slowest"] == [[7, 0.25, 1, 0]]
     assert summary["stages"] == {"fetch_s": 0.0, "collate_s": 0.0, "send_s": 0.0}
+
+
+def test_a_run_has_only_what_was_counted_in_it() -> None:
+    """A loader that is used again after `close()` had another run before, with its own restarts and slow samples."""
+    counters = Counters(batches=2, samples=8, waited_s=1.5, restarts=1, skipped=3, new_interpreters="a thread")
+    counters.add_stages(1_000_000_000, 0)
+    counters.slowest.saw(7, 0.25, 1, 0)
+    counted = CountedInRun(counters)
+    counters.batches += 1
+    counters.recycled += 4
+    counters.add_stages(500_000_000, 0)
+    counters.slowest.saw(8, 0.125, 0, 1)
+    summary = counted.summary()
+    assert [summary[name] for name in ("batches", "samples", "waited_s", "restarts", "skipped")] == [1, 0, 0.0, 0, 0]
+    assert (counted.batches, counted.samples, counted.waited_s, counted.restarts, counted.skipped) == (1, 0, 0.0, 0, 0)
+    assert (summary["recycled"], summary["new_interpreters"]) == (4, "a thread")
+    assert summary["stages"]["fetch_s"] == 0.5
+    assert summary["slowest"] == [[8, 0.125, 0, 1]]
 
 
 # --- the slowest samples ------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def report(  # noqa: PLR0917 (click gives them by name)
     else:
         _page(run, told, output, opens)
     if not as_json:
-        _say_next(talk(), told, opens)
+        _say_next(talk(), told, opens, run_id if run_id is not None and _is_file(run_id) else told.run_id)
     sys.exit(HEALTHY if told.headline.is_healthy else PROBLEMS)
 
 
@@ -75,12 +75,16 @@ def _check(run_id: str | None, output: str | None, *, as_text: bool, as_json: bo
 
 def _run(wanted: str | None) -> Run:
     """By its id, that of an incident of it (7f3a.2), or from a file that somebody handed on."""
-    if wanted is None or not (wanted.endswith(".jsonl") or Path(wanted).name != wanted):
+    if wanted is None or not _is_file(wanted):
         return find_run(wanted and wanted.partition(".")[0])
     try:
         return reader.read(wanted)
     except OSError as error:
         raise click.UsageError(f"RUN: the record {wanted} cannot be read: {error.strerror or error}.") from None
+
+
+def _is_file(wanted: str) -> bool:
+    return wanted.endswith(".jsonl") or Path(wanted).name != wanted
 
 
 def _page(run: Run, told: Report, output: str | None, opens: bool) -> None:
@@ -123,12 +127,13 @@ def _width(output: str | None) -> int:
     return min(max(console.width, NARROWEST), WIDTH) if output is None and console.is_terminal else WIDTH
 
 
-def _say_next(console: Console, told: Report, opens: bool) -> None:
+def _say_next(console: Console, told: Report, opens: bool, named: str) -> None:
+    """`named`: how the run is found again. What somebody handed on is not among the runs here."""
     replays = {group.number: replay for group in told.incidents.groups if (replay := commands.replay(told, group))}
     worst = [remedy.group for remedy in told.headline.remedies if remedy.group in replays]
     if replays:
         name_next(console, replays[worst[0] if worst else min(replays)], "load that one sample alone")
     elif not opens:
-        name_next(console, f"holdfast report {quote(told.run_id)} --open", "look at it in a browser")
+        name_next(console, f"holdfast report {quote(named)} --open", "look at it in a browser")
     else:
         name_next(console, "holdfast doctor", "what on this machine would kill a loader")

@@ -57,7 +57,7 @@ def _listed(run: Run) -> Listed:
         what=f"{front}({of})" if of else front,
         outcome=outcome_of(run),
         incidents=max(len(run.incidents), entries.count(last_counts(run), "incidents")),
-        skipped=entries.count(last_counts(run), "skipped"),
+        skipped=max(len(run.skipped), entries.count(last_counts(run), "skipped")),
     )
 
 

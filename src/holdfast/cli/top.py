@@ -17,6 +17,7 @@ from datetime import datetime
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from holdfast.cli import console
 from holdfast.cli.runs import find_run
@@ -86,7 +87,7 @@ def _look_twice(watch: Watch, interval_s: float) -> None:
 
 def _print(out: Console, watch: Watch) -> None:
     if not watch.pictures:
-        out.print(f"{_NOTHING} {_last_run()}".rstrip())
+        out.print(Text(f"{_NOTHING} {_last_run()}".rstrip()))
     for row in live.view(Look(out.width, out.options.ascii_only), watch.pictures):
         out.print(row, soft_wrap=True)
 

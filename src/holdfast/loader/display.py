@@ -42,26 +42,26 @@ class Display:
     def begin_epoch(self, epoch: int, first_unit: int) -> None:
         row = self._row
         row[TOKEN], row[EPOCH], row[FIRST_UNIT] = self._run.token, epoch, first_unit
-        row[WAITED_NS] = int(self._counters.waited_s * _NANO)
+        row[WAITED_NS] = int(self._run.counted.waited_s * _NANO)
         self.count_batch(0)
         self.took_in()
 
     def count_batch(self, delivered: int = 1) -> None:
-        counters, row = self._counters, self._row
-        counters.batches += delivered
-        row[BATCHES], row[SAMPLES] = counters.batches, counters.samples
+        self._counters.batches += delivered
+        counted, row = self._run.counted, self._row
+        row[BATCHES], row[SAMPLES] = counted.batches, counted.samples
 
     def begin_wait(self, now_s: float) -> None:
         self._row[WAITING_NS] = int(now_s * _NANO)
 
     def end_wait(self, waited_s: float) -> None:
-        counters, row = self._counters, self._row
-        counters.waited_s += waited_s
-        row[WAITED_NS], row[WAITING_NS] = int(counters.waited_s * _NANO), 0
+        self._counters.waited_s += waited_s
+        row = self._row
+        row[WAITED_NS], row[WAITING_NS] = int(self._run.counted.waited_s * _NANO), 0
 
     def took_in(self) -> None:
         """What the workers said, or became of them, is in the books."""
-        self._row[SKIPPED], self._row[RESTARTS] = self._counters.skipped, self._counters.restarts
+        self._row[SKIPPED], self._row[RESTARTS] = self._run.counted.skipped, self._run.counted.restarts
         if self._lives.news:
             self._note_lives()
 

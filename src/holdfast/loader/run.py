@@ -16,7 +16,7 @@ from typing import Any
 import holdfast
 from holdfast import counted, options
 from holdfast.incident import Incident
-from holdfast.loader.stats import Counters
+from holdfast.loader.stats import CountedInRun, Counters
 from holdfast.records.facts import RunFacts
 from holdfast.records.lines import cut
 from holdfast.records.readings import WorkerPids
@@ -32,6 +32,7 @@ class Run:
 
     def __init__(self, counters: Counters, *, is_recorded: bool) -> None:
         self._counters = counters
+        self.counted = CountedInRun(counters)
         self._is_recorded = is_recorded
         self._record = RunRecord.none()
         self._ending: weakref.finalize[..., Run] | None = None  # while it is under way
@@ -45,7 +46,8 @@ class Run:
         if self._ending is not None or not self._is_recorded or not options.diagnoses() or _is_in_worker():
             return
         self._record = RunRecord.open(_facts(loader, start_method, budget_bytes))
-        self._ending = weakref.finalize(self, _end, self._record, self._counters if is_counted else None)
+        self.counted = CountedInRun(self._counters)
+        self._ending = weakref.finalize(self, _end, self._record, self.counted if is_counted else None)
 
     def note(self, incident: Incident) -> None:
         """Write it down, and give it the id that it has there."""
@@ -68,7 +70,7 @@ class Run:
 
     def tick(self, now_s: float, worker_pids: WorkerPids = dict) -> None:
         """Take a reading, if one is due. Next to nothing if not."""
-        self._record.tick(now_s, self._counters, worker_pids)
+        self._record.tick(now_s, self.counted, worker_pids)
 
     def end(self) -> None:
         """Write the last line. To end again does nothing."""
@@ -84,9 +86,9 @@ def _not_begun(counters: Counters, is_recorded: bool) -> Run:
     return Run(counters, is_recorded=is_recorded)
 
 
-def _end(record: RunRecord, counters: Counters | None) -> None:
+def _end(record: RunRecord, counted_in_run: CountedInRun | None) -> None:
     """Also at exit: `weakref.finalize` sees to that, after the workers have ended."""
-    record.close(counters.summary() if counters is not None else None)
+    record.close(counted_in_run.summary() if counted_in_run is not None else None)
 
 
 def _said(incident: Incident) -> dict[str, Any]:

@@ -104,32 +104,65 @@ class Counters:
         fetch, collate, send = (sum(part) / _NANO for part in zip(*parts, strict=True))
         return StageTimes(fetch, collate, send)
 
-    def details(self) -> Mapping[str, Any]:
-        """What the record says of stages and samples."""
-        stages = self.stages()
-        return {
-            "stages": {one.name: round(getattr(stages, one.name), 4) for one in fields(StageTimes)},
-            "slowest": [[one.index, round(one.seconds, 6), one.worker_id, one.epoch] for one in self.slowest.samples],
-        }
-
-    def summary(self) -> dict[str, Any]:
-        """All of it, for the last line of the record."""
-        return {**self._counts(), "memory": asdict(_memory_of(())), **self.details()}
-
     def read(self, worker_pids: Iterable[int] = ()) -> LoaderStats:
         return LoaderStats(
-            **self._counts(),
+            **self.counts(),
             stages=self.stages(),
             memory=_memory_of(worker_pids),
             slowest=self.slowest.samples,
         )
 
-    def _counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _COUNTS}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has what was counted, and none of the iterators."""
-        return _copied, (self._counts(), self.stages_ns, self.slowest)
+        return _copied, (self.counts(), self.stages_ns, self.slowest)
+
+
+class CountedInRun:
+    """What a loader has counted since this was made, for the record of its run: it may have had others before."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters, self._before = counters, counters.read()
+
+    @property
+    def batches(self) -> int:
+        return self._counters.batches - self._before.batches
+
+    @property
+    def samples(self) -> int:
+        return self._counters.samples - self._before.samples
+
+    @property
+    def waited_s(self) -> float:
+        return self._counters.waited_s - self._before.waited_s
+
+    @property
+    def restarts(self) -> int:
+        return self._counters.restarts - self._before.restarts
+
+    @property
+    def skipped(self) -> int:
+        return self._counters.skipped - self._before.skipped
+
+    def details(self) -> Mapping[str, Any]:
+        """What the record says of stages and samples."""
+        now, before = self._counters.stages(), self._before
+        samples = [one for one in self._counters.slowest.samples if not any(one is old for old in before.slowest)]
+        names = [one.name for one in fields(StageTimes)]
+        return {
+            "stages": {name: round(getattr(now, name) - getattr(before.stages, name), 4) for name in names},
+            "slowest": [[one.index, round(one.seconds, 6), one.worker_id, one.epoch] for one in samples],
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """All of it, for the last line of the record."""
+        counts = self._counters.counts()
+        for name, number in counts.items():
+            if isinstance(number, int | float):
+                counts[name] = number - getattr(self._before, name)
+        return {**counts, "memory": asdict(_memory_of(())), **self.details()}
 
 
 _COUNTS = tuple(one.name for one in fields(LoaderStats) if one.name not in ("stages", "memory", "slowest"))

@@ -110,7 +110,7 @@ def _read_if_alive(file: home.RunFile) -> Run | None:
 def _token(run: Run) -> int:
     started = run.start.get("time")
     run_id = run.start.get("id")
-    return board_rows.token_of(run_id, float(started)) if run_id and isinstance(started, int | float) else -1
+    return board_rows.token_of(run_id, _number(started)) if run_id and isinstance(started, int | float) else -1
 
 
 # -- from its board ----------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _from_board(run: Run, board: BoardFile) -> LiveRun:
     waiting_ns = max(0, now_ns - main[board_rows.WAITING_NS]) if main[board_rows.WAITING_NS] > 0 else 0
     return LiveRun(
         run,
-        at_s=max(0.0, time.time() - float(run.start["time"])),
+        at_s=max(0.0, time.time() - _number(run.start["time"])),
         batches=main[board_rows.BATCHES],
         samples=main[board_rows.SAMPLES],
         waited_s=(main[board_rows.WAITED_NS] + waiting_ns) / _NANO,
@@ -173,7 +173,7 @@ def _limit(run: Run, row: tuple[int, ...]) -> int | None:
 def _from_record(run: Run) -> LiveRun:
     last = run.end or (run.readings[-1] if run.readings else {})
     readings = run.readings[-1].get("workers") if run.readings and run.end is None else None
-    restarts = Counter(line.get("worker_id") for line in run.workers if line.get("why") == "restart")
+    restarts = Counter(repr(line.get("worker_id")) for line in run.workers if line.get("why") == "restart")
     entries = [entry for entry in readings if _is_worker(entry)] if isinstance(readings, list) else []
     return LiveRun(
         run,
@@ -181,8 +181,8 @@ def _from_record(run: Run) -> LiveRun:
         batches=int(_number(last.get("batches"))),
         samples=int(_number(last.get("samples"))),
         waited_s=_number(last.get("waited_s")),
-        restarts=int(_number(last.get("restarts"))),
-        skipped=int(_number(last.get("skipped"))),
+        restarts=max(int(_number(last.get("restarts"))), restarts.total()),
+        skipped=max(int(_number(last.get("skipped"))), len(run.skipped)),
         workers=tuple(_from_reading(entry, restarts) for entry in entries),
         is_fresh=False,
     )
@@ -193,10 +193,10 @@ def _is_worker(entry: Any) -> bool:
     return isinstance(entry, list) and len(entry) >= 4 and all(isinstance(entry[k], int) for k in (0, 1, 3))
 
 
-def _from_reading(entry: list[Any], restarts: Counter[Any]) -> LiveWorker:
+def _from_reading(entry: list[Any], restarts: Counter[str]) -> LiveWorker:
     pid, resident, private, worker_id = entry[:4]
     memory_bytes = private if isinstance(private, int) else resident
-    return LiveWorker(worker_id, pid, NOT_KNOWN, None, None, None, memory_bytes, None, restarts[worker_id])
+    return LiveWorker(worker_id, pid, NOT_KNOWN, None, None, None, memory_bytes, None, restarts[repr(worker_id)])
 
 
 def _number(value: object) -> float:

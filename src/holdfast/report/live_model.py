@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.records.live import LiveRun, LiveWorker
@@ -40,8 +41,13 @@ class Looks:
         self._looks: deque[LiveRun] = deque()
 
     def add(self, look: LiveRun) -> None:
-        if self._looks and look.at_s < self._looks[-1].at_s:  # the clock was set back: what was before says nothing
-            self._looks.clear()
+        if self._looks:
+            last = self._looks[-1]
+            look = look if look.is_fresh else _not_behind(look, last)
+            if look.is_fresh != last.is_fresh or look.at_s < last.at_s:  # the clock was set back, or an epoch ended:
+                self._looks.clear()  # what was before says nothing of how fast it goes now
+            elif look.at_s == last.at_s:  # the same reading of the record again
+                self._looks.pop()
         self._looks.append(look)
         while len(self._looks) > 2 and look.at_s - self._looks[1].at_s >= self._window_s:
             self._looks.popleft()
@@ -49,6 +55,12 @@ class Looks:
     def picture(self, now: float) -> RunPicture:
         """`now` is the time of day. Needs one look at least; two for rates."""
         return make_picture(self._looks, now)
+
+
+def _not_behind(look: LiveRun, before: LiveRun) -> LiveRun:
+    """What the record said last may be older than what was seen before: of a process that died, that is the newest."""
+    names = ("batches", "samples", "waited_s", "restarts", "skipped")
+    return replace(look, **{name: max(getattr(look, name), getattr(before, name)) for name in names})
 
 
 def make_picture(looks: Sequence[LiveRun], now: float) -> RunPicture:

@@ -55,7 +55,7 @@ def report_of(run: Run) -> Report:
     """Never raises for what is in a record."""
     span = span_of(run)
     incidents, pace, losses = incidents_of(run, span), pace_of(run, span), losses_of(run, span)
-    restarts = entries.count(last_counts(run), "restarts")
+    restarts = max(entries.count(last_counts(run), "restarts"), _noted_restarts(run))
     found = Findings(
         start=run.start,
         outcome=outcome_of(run),
@@ -82,6 +82,11 @@ def report_of(run: Run) -> Report:
         facts=facts_of(run, span),
         nouns=found.nouns,
     )
+
+
+def _noted_restarts(run: Run) -> int:
+    """Also those since the last reading, where there is no end."""
+    return sum(line.get("event") == "started" and line.get("why") == "restart" for line in run.workers)
 
 
 def _warnings(run: Run) -> Iterator[str]:

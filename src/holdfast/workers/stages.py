@@ -16,24 +16,23 @@ from collections.abc import Iterable
 from time import monotonic_ns
 
 from holdfast import board_rows
-from holdfast.board_rows import COLLATE_NS, FETCH_NS, INDEX_AREA, SEND_NS, SINCE_NS, STAGES, STAGES_AT
+from holdfast.board_rows import COLLATE_NS, FETCH_NS, INDEX_AREA, SEND_NS, SINCE_NS
 from holdfast.workers.board import Board
 
 WORTH_TIMING_NS = 50_000
 """A sample that takes so long is not slowed down by two readings of a clock, which take a tenth of a microsecond."""
 MOST_SLOW = 10
 
-_put_sums, _keep = STAGES.pack_into, INDEX_AREA.pack_into
+_keep = INDEX_AREA.pack_into
 
 
 class Stages:
     """The clock of one worker."""
 
-    __slots__ = ("_began_ns", "_collating_ns", "_indices", "_row", "_sending_ns", "_sums", "_sums_ns")
+    __slots__ = ("_began_ns", "_collating_ns", "_indices", "_row", "_sending_ns", "_sums_ns")
 
     def __init__(self, board: Board, worker_id: int) -> None:
         self._row = row = board.row(worker_id)
-        self._sums = row.cast("B")[STAGES_AT:]
         self._indices = board.indices(worker_id)
         self._sums_ns: tuple[int, int, int] = row[FETCH_NS], row[COLLATE_NS], row[SEND_NS]
         self._began_ns = self._collating_ns = self._sending_ns = row[SINCE_NS] = monotonic_ns()
@@ -69,7 +68,8 @@ class Stages:
         collate += sending - collating
         send += now - sending
         self._sums_ns = fetch, collate, send
-        _put_sums(self._sums, 0, now, fetch, collate, send)
+        row = self._row  # cell by cell: to pack them at once clears them first, and somebody may look, or kill, then
+        row[SINCE_NS], row[FETCH_NS], row[COLLATE_NS], row[SEND_NS] = now, fetch, collate, send
         self._began_ns = self._collating_ns = self._sending_ns = now  # should it be sent once more
 
 
