@@ -17,7 +17,9 @@ import torch
 from click.testing import CliRunner, Result
 
 from holdfast.cli.main import main
+from holdfast.tasks.bench import play
 from holdfast.tasks.bench.digest import digest
+from holdfast.tasks.bench.results import HOLDFAST
 from waits import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +63,16 @@ def test_both_loaders_deliver_the_same_and_are_timed(tmp_path: Path) -> None:
         assert without_speed(cell["problems"]) == []
     assert data["cells"][1]["holdfast"]["memory_bytes"] > 0
     assert not (tmp_path / "home").exists()
+
+
+def test_the_memory_of_workers_is_told_where_the_time_ends_with_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then they are gone by the time it is over."""
+    monkeypatch.setattr(play._Clock, "is_over", property(lambda self: self._epoch_batches is not None))
+    dataset = torch.utils.data.TensorDataset(torch.arange(8))
+    table = play._Table(dataset, None, HOLDFAST, {"batch_size": 4, "sample_timeout": None, "start_method": "fork"})
+    told = table.time({"workers": 1, "seconds": 0.1, "memory": True})
+    assert (told["batches"], told["epoch_batches"]) == (2, 2)
+    assert told["memory_bytes"] > 0
 
 
 def test_torchs_loader_stops_at_a_crash_and_ours_goes_on() -> None:

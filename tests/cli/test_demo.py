@@ -68,6 +68,7 @@ def test_the_demo_ends_torchs_epoch_and_not_ours(home: Path) -> None:
     assert Path(data["report"]).stat().st_size > 0
 
 
+@pytest.mark.long
 def test_a_terminal_shows_our_epoch_while_it_runs(home: Path) -> None:
     """The workers and the sample that hangs, as `holdfast top` shows them; then tables, the report, what is next."""
     hangs = next(fault.sample for fault in FAULTS if fault.name == "hangs")

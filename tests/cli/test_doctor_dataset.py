@@ -137,6 +137,7 @@ def said(finding: dict[str, Any]) -> str:
     return "\n".join((finding["what"], *finding["evidence"], finding["consequence"], *finding["remedy"]))
 
 
+@pytest.mark.long
 def test_a_dataset_that_is_well(doctor: Any, tmp_path: Path) -> None:
     """A line for each check, and the next command; what the dataset prints is no data. It is no run of the user's: no
     record of it is kept.

@@ -77,7 +77,7 @@ def here(tmp_path: Path) -> Path:
 # --- scripts nobody changed ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", most_are_long(SCRIPTS, "by_name.py", "with_accelerate.py"))
+@pytest.mark.parametrize("script", most_are_long(SCRIPTS, "by_name.py"))
 def test_a_worker_that_crashes_once_changes_nothing(here: Path, script: str) -> None:
     """The losses are those of plain Python without the crash, to the last digit; the crash is in a record."""
     program = [str(TRAINING / script), *(["out"] if script == "with_trainer.py" else [])]
@@ -117,6 +117,7 @@ def test_start_methods_work_as_under_python(here: Path, method: str) -> None:
     assert summary_in(here)["incidents"] == {"segmentation fault": 1}
 
 
+@pytest.mark.long
 def test_an_error_of_the_loader_ends_the_script_as_any_error(here: Path) -> None:
     """Without an option it is as torch: the sample's failure is raised in the script, and the summary follows."""
     done = holdfast_run(str(TRAINING / "by_name.py"), cwd=here, PHOTOS="always")
@@ -127,6 +128,7 @@ def test_an_error_of_the_loader_ends_the_script_as_any_error(here: Path) -> None
     assert "holdfast/tasks" not in done.stderr
 
 
+@pytest.mark.long
 def test_disabled_it_is_torchs_loader(here: Path) -> None:
     """`HOLDFAST_DISABLE=1`: nothing is replaced, and the summary says so."""
     done = holdfast_run(str(TRAINING / "by_name.py"), cwd=here, PHOTOS="always", HOLDFAST_DISABLE="1")
@@ -273,6 +275,7 @@ print(count(train), count(validation), count(train))
 """
 
 
+@pytest.mark.long
 def test_a_skipped_file_is_of_one_dataset(here: Path) -> None:
     """Sample 17 of another dataset of that length is not passed over for it. The next run does not try it again.
 

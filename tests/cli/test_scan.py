@@ -196,7 +196,8 @@ def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path) -> None:
     assert written(own_folder) == {"steady.skipped.jsonl"}
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_ended_from_outside_it_is_continued(number: signal.Signals, own_folder: Path, tmp_path: Path) -> None:
     """SIGTERM ends it with 143; kill -9 at once. No process is left, and the same command goes on."""
     loaded = tmp_path / "loaded"

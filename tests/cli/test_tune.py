@@ -337,7 +337,8 @@ def spawned(*arguments: str, columns: int = 80) -> Any:
     )
 
 
-@pytest.mark.parametrize("columns", [pytest.param(80, marks=pytest.mark.long), 40])
+@pytest.mark.long
+@pytest.mark.parametrize("columns", [80, 40])
 def test_a_terminal_shows_how_it_goes_and_then_the_curve(columns: int) -> None:
     """In colour, with blocks, whatever its width."""
     child = spawned("tuned:Waiting", *SHORT, columns=columns)
@@ -357,6 +358,7 @@ def child_end() -> Any:
     return pexpect.EOF
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_it_with_what_is_known() -> None:
     """Ctrl-C while it measures workers: the proposal so far, no traceback, no process left."""
     child = spawned("tuned:Waiting", "--batch-size", "4", "--seconds", "12", "--start-method", "fork")

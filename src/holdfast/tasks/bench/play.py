@@ -12,6 +12,7 @@ Runs in: a child process of `holdfast bench`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -99,16 +100,19 @@ class _Table:
     def time(self, order: dict[str, Any]) -> dict[str, Any]:
         walk = _Walk(lambda: self._loader(order["workers"]))
         clock = _Clock(order["seconds"])
+        looks = order["memory"] and order["workers"] > 0
         while not clock.is_over and not walk.ended:
             clock.start_epoch()
             for batch in walk.batches():
                 if batch is not _RAISED:
                     clock.tick()
                 if clock.is_over:
-                    memory = _memory_of_children() if order["memory"] and order["workers"] else None
-                    return {**clock.told(), **walk.told(), "memory_bytes": memory}
+                    return {**clock.told(), **walk.told(), "memory_bytes": _memory_of_children() if looks else None}
             clock.end_epoch()
-        return {**clock.told(), **walk.told(), "memory_bytes": None}
+        told = {**clock.told(), **walk.told(), "memory_bytes": None}
+        epoch = walk.batches()  # the time was over with the last one, and its workers are gone
+        has_workers = looks and not walk.ended and next(epoch, None) is not None
+        return told | {"memory_bytes": _memory_of_children()} if has_workers else told
 
 
 _RAISED = object()
@@ -212,10 +216,11 @@ class _Clock:
 
 def _memory_of_children() -> int | None:
     """What the processes below this one have to themselves."""
-    try:
-        return int(sum(child.memory_full_info().uss for child in psutil.Process().children(recursive=True)))
-    except (psutil.Error, OSError):
-        return None
+    found = 0
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error, OSError):  # it has just ended
+            found += child.memory_full_info().uss
+    return found or None
 
 
 def _length(dataset: Any) -> int | None:
