@@ -20,6 +20,7 @@ from chaos.scenarios import Scenario, make_scenario
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_storm_of_kills_changes_nothing_that_is_delivered() -> None:
     """Workers and supervisors are killed all the time; each batch is torch's, each random number too."""
