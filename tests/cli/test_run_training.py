@@ -148,7 +148,8 @@ from torch.utils.data import DataLoader
 from photos import Photos
 
 def rank(number):
-    print(sum(len(x) for x, y in DataLoader(Photos(), batch_size=8, num_workers=1)), flush=True)
+    sys.stdout.write(f"{sum(len(x) for x, y in DataLoader(Photos(), batch_size=8, num_workers=1))}\\n")  # in one piece
+    sys.stdout.flush()
 
 if __name__ == "__main__":
     mp.start_processes(rank, nprocs=2, start_method=sys.argv[1])
