@@ -49,6 +49,15 @@ class Bad(Good):
         return super().__getitem__(index)
 
 
+class Large(Good):
+    """Batches that are worked on for longer than a worker takes to die meanwhile."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 40:
+            ctypes.string_at(0)
+        return torch.ones(1 << 20), index
+
+
 class Hangs(Good):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if index == 5:

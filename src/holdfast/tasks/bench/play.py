@@ -90,29 +90,40 @@ class _Table:
         walk = _Walk(lambda: self._loader(order["workers"]))
         deadline: float | None = None  # from the first batch on: workers may take their time to start
         digests: list[str] = []
-        for batch in walk.batches():
-            deadline = deadline or time.perf_counter() + order["seconds"]
-            digests.append(RAISED if batch is _RAISED else digest(batch))
-            if len(digests) >= order["batches"] or time.perf_counter() > deadline:
-                break
+        with walk.to_the_end():
+            for batch in walk.batches():
+                deadline = deadline or time.perf_counter() + order["seconds"]
+                digests.append(RAISED if batch is _RAISED else digest(batch))
+                if len(digests) >= order["batches"] or time.perf_counter() > deadline:
+                    break
         return {"digests": digests, **walk.told()}
 
     def time(self, order: dict[str, Any]) -> dict[str, Any]:
         walk = _Walk(lambda: self._loader(order["workers"]))
         clock = _Clock(order["seconds"])
-        looks = order["memory"] and order["workers"] > 0
-        while not clock.is_over and not walk.ended:
-            clock.start_epoch()
-            for batch in walk.batches():
-                if batch is not _RAISED:
-                    clock.tick()
-                if clock.is_over:
-                    return {**clock.told(), **walk.told(), "memory_bytes": _memory_of_children() if looks else None}
-            clock.end_epoch()
-        told = {**clock.told(), **walk.told(), "memory_bytes": None}
-        epoch = walk.batches()  # the time was over with the last one, and its workers are gone
-        has_workers = looks and not walk.ended and next(epoch, None) is not None
-        return told | {"memory_bytes": _memory_of_children()} if has_workers else told
+        memory_bytes: int | None = None
+        with walk.to_the_end():
+            epoch = _run(walk, clock)
+            if order["memory"] and order["workers"] > 0:
+                if epoch is None:  # the time was over with the last batch of one, and its workers are gone
+                    next(epoch := walk.batches(), None)
+                memory_bytes = _memory_of_children()
+            del epoch
+        return {**clock.told(), **walk.told(), "memory_bytes": memory_bytes}
+
+
+def _run(walk: _Walk, clock: _Clock) -> Iterator[Any] | None:
+    """Epochs until the time is over. The last, if it was not at its end."""
+    while not clock.is_over and not walk.ended:
+        clock.start_epoch()
+        epoch = walk.batches()
+        for batch in epoch:
+            if batch is not _RAISED:
+                clock.tick()
+            if clock.is_over:
+                return epoch
+        clock.end_epoch()
+    return None
 
 
 _RAISED = object()
@@ -148,10 +159,24 @@ class _Walk:
                 if self._loader is None:
                     self.refused = _line_of(error)
                 if batches is None or _DEAD_WORKER in str(error) or in_a_row > _MOST_FAILURES_IN_A_ROW:
-                    self.ended = f"could not go on after {_line_of(error)}"
+                    self._end(error)
                     return
                 batch = _RAISED
             yield batch
+
+    @contextlib.contextmanager
+    def to_the_end(self) -> Iterator[None]:
+        """Torch tells of a dead worker in a signal handler: the error comes wherever this process is at that moment."""
+        try:
+            yield
+        except RuntimeError as error:
+            if _DEAD_WORKER not in str(error):
+                raise
+            self._note(error)
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        self.ended = f"could not go on after {_line_of(error)}"
 
     def _note(self, error: Exception) -> None:
         self._failures += 1

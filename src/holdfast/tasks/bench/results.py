@@ -110,5 +110,6 @@ class Cell:
         if self.torch.ended:
             found.append(f"torch: {self.torch.ended}")
         if self.holdfast.failures and not self.holdfast.ended:
-            found.append(f"{self.holdfast.failures} batches raised, and holdfast went on")
+            batches = "1 batch" if self.holdfast.failures == 1 else f"{self.holdfast.failures} batches"
+            found.append(f"{batches} raised, and holdfast went on")
         return found
