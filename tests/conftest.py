@@ -32,7 +32,7 @@ PROCESSES = {"diagnosis", "faults", "graph", "launch", "lifetime", "parity", "po
 """Folders of tests that start processes, some tenths of a second each."""
 TABLE = "test_table.py"
 """Of faults: every pair of values is a row of it, and of `make test`."""
-MANY_ROWS = 4
+MANY_ROWS = 3
 _failed = pytest.StashKey[bool]()
 _began_s = time.monotonic()
 

@@ -91,6 +91,7 @@ def test_torchs_loader_stops_at_a_crash_and_ours_goes_on() -> None:
     assert "next  holdfast scan benched:Bad" in done.stderr
 
 
+@pytest.mark.long
 def test_torch_tells_of_a_dead_worker_wherever_the_process_is() -> None:
     """Its signal handler raises, in code that has nothing to do with the loader: here mostly while a digest is made."""
     [cell] = figures("benched:Large", "--workers", "2", *SHORT)["cells"]

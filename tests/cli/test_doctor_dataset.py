@@ -173,6 +173,7 @@ def test_a_dataset_with_everything_wrong(doctor: Any) -> None:
     assert (data["dataset"]["type"], data["dataset"]["length"], data["dataset"]["pickle_bytes"]) == ("Wrong", 100, None)
 
 
+@pytest.mark.long
 def test_a_module_that_crashes_at_import_is_told_with_its_cause(doctor: Any) -> None:
     """A real segmentation fault: it ends a process that was made for it."""
     data, found = read(doctor("segfault:dataset", "--json"))

@@ -310,6 +310,7 @@ def ended(child: Any) -> tuple[str, int]:
     return said, child.exitstatus
 
 
+@pytest.mark.long
 def test_pdb_begins_where_the_sample_raises(recorded: Recorded, terminal: Callable[..., Any]) -> None:
     """In a real terminal: the frame of the user's own function, with its variables."""
     child = terminal(recorded.incident("Photos", 3), "--pdb")
@@ -417,6 +418,7 @@ def test_memray_notes_what_came_before_a_crash(recorded: Recorded, replay: Repla
 # --- how it looks -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [40, 80])
 def test_no_line_is_wider_than_the_terminal(recorded: Recorded, terminal: Callable[..., Any], columns: int) -> None:
     """Lists and diagnoses are wrapped; the last line, a command to paste, is not."""

@@ -30,11 +30,6 @@ BAD, SAMPLES = 17, 48
 SCRIPTS = ["by_name.py", "plain.py", "with_accelerate.py", "with_lightning.py", "with_trainer.py"]
 
 
-def most_are_long(names: list[Any], *short: Any) -> list[Any]:
-    """A run with torch takes seconds, and with a framework many."""
-    return [name if name in short else pytest.param(name, marks=pytest.mark.long) for name in names]
-
-
 def python(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run Python with these arguments, to its end, with the records in a directory of its own."""
     paths = os.pathsep.join(filter(None, [str(TRAINING), os.environ.get("PYTHONPATH")]))
@@ -77,7 +72,8 @@ def here(tmp_path: Path) -> Path:
 # --- scripts nobody changed ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", most_are_long(SCRIPTS, "by_name.py"))
+@pytest.mark.long
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_a_worker_that_crashes_once_changes_nothing(here: Path, script: str) -> None:
     """The losses are those of plain Python without the crash, to the last digit; the crash is in a record."""
     program = [str(TRAINING / script), *(["out"] if script == "with_trainer.py" else [])]
@@ -91,7 +87,9 @@ def test_a_worker_that_crashes_once_changes_nothing(here: Path, script: str) -> 
     assert (incident["sample_index"], incident["done"]) == (BAD, "retried")
 
 
-@pytest.mark.parametrize("script", most_are_long(SCRIPTS, "plain.py"))
+@pytest.mark.parametrize(
+    "script", [script if script == "plain.py" else pytest.param(script, marks=pytest.mark.long) for script in SCRIPTS]
+)
 def test_a_sample_that_always_crashes_is_skipped(here: Path, script: str) -> None:
     """The training goes on and finishes; the summary says what happened, and which command tells more."""
     program = [str(TRAINING / script), *(["out"] if script == "with_trainer.py" else [])]
@@ -165,6 +163,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_ranks_that_the_script_starts_have_the_loader_too(here: Path, method: str) -> None:
     """However they are started; the summary counts them, by their records."""
@@ -224,6 +223,7 @@ except TypeError as error:
 """
 
 
+@pytest.mark.long
 def test_options_are_defaults_where_they_apply(here: Path) -> None:
     """What the script passes itself wins; what needs workers, or a length, is left out where there are none."""
     (here / "loaders.py").write_text(LOADERS)
@@ -313,9 +313,8 @@ for number, pids in enumerate(DataLoader(Pids(), batch_size=1, num_workers=2)):
 """
 
 
-@pytest.mark.parametrize(
-    "number", most_are_long([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], signal.SIGINT), ids=str
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
 def test_a_signal_in_an_epoch_ends_the_script_and_its_workers(here: Path, number: signal.Signals) -> None:
     """It dies of the signal, and nothing is left. The record says whose run it was."""
     (here / "endless.py").write_text(ENDLESS)

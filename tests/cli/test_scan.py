@@ -108,6 +108,7 @@ def _check_the_record(runs: Path, data: dict[str, Any]) -> None:
     assert {bad["incident"]: bad["index"] for bad in data["bad"]}.items() <= noted.items()
 
 
+@pytest.mark.long
 def test_piped_it_prints_plain_tables_and_no_progress(own_folder: Path) -> None:
     """Many bad samples are put together by what happened; hostile text is text; the next command is named."""
     done = scan("scanned.py:many", "--workers", "2")
@@ -167,6 +168,7 @@ def child_end() -> Any:
     return pytest.importorskip("pexpect").EOF
 
 
+@pytest.mark.long
 def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path) -> None:
     """A bar with rate and time left; Ctrl-C ends it with 130, and how to go on; the same command goes on.
 

@@ -129,6 +129,7 @@ def test_a_terminal_shows_it_and_is_given_back(program: Watched) -> None:
         assert " -icanon" not in shell.shows("icanon")
 
 
+@pytest.mark.long
 def test_only_what_changes_is_written(program: Watched) -> None:
     """The screen is cleared once, when it is taken over; a row that stays the same is not sent again."""
     pexpect = pytest.importorskip("pexpect")

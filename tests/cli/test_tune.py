@@ -82,6 +82,7 @@ def test_samples_that_wait_are_proposed_more_workers_than_one(tmp_path: Path) ->
     assert loader.sample_timeout == data["proposal"]["sample_timeout"]["value"]
 
 
+@pytest.mark.long
 def test_samples_that_compute_do_not_wait() -> None:
     """Whatever else the machine does: waiting for a CPU is not counted. A step of a minute needs one worker."""
     data = figures("tuned:Computing", *SHORT, "--step-seconds", "60")
@@ -101,6 +102,7 @@ def test_samples_that_fail_are_passed_over_and_listed() -> None:
     assert done.stderr.splitlines()[-1].startswith("next  holdfast scan tuned:Failing ")
 
 
+@pytest.mark.long
 def test_a_sample_that_hangs_does_not_hang_the_command() -> None:
     data = figures("tuned:Hanging", *SHORT, status=1)
     assert any("hung" in failed["reason"] for failed in data["failed"])
@@ -126,6 +128,7 @@ def test_a_collate_fn_of_the_users_is_used_and_written() -> None:
     assert '    multiprocessing_context="fork",' in data["code"].splitlines()
 
 
+@pytest.mark.long
 def test_memory_that_is_taken_while_loading_is_in_the_limit() -> None:
     """64 MB, though no sample keeps any of it."""
     data = figures("tuned:Hungry", *SHORT)
@@ -150,6 +153,7 @@ def test_workers_that_would_not_fit_in_memory_are_not_even_tried(monkeypatch: py
     assert "150 MB are left" in data["proposal"]["num_workers"]["reason"]
 
 
+@pytest.mark.long
 def test_an_iterable_whose_workers_repeat_each_other_gets_one() -> None:
     """And its user is told what to do about it."""
     data = figures("tuned:Same", *SHORT)
@@ -158,7 +162,8 @@ def test_an_iterable_whose_workers_repeat_each_other_gets_one() -> None:
     assert "the same elements as the others" in data["proposal"]["num_workers"]["reason"]
 
 
-@pytest.mark.parametrize("dataset", ["Sharded", pytest.param("Endless", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("dataset", ["Sharded", "Endless"])
 def test_an_iterable_that_divides_its_elements_is_measured_with_more(dataset: str) -> None:
     """One that ends is begun again, one that does not is left."""
     data = figures(f"tuned:{dataset}", *SHORT)
@@ -320,6 +325,7 @@ def test_the_picture_is_one_file_with_every_point() -> None:
     assert "http" not in drawing.replace("http://www.w3.org/2000/svg", "")
 
 
+@pytest.mark.long
 def test_the_picture_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     file = tmp_path / "curve.svg"
     figures("tuned:Computing", *SHORT, "--plot", str(file))
@@ -387,6 +393,7 @@ def test_an_interrupt_leaves_whole_json() -> None:
     assert data["samples"]["count"] >= 1
 
 
+@pytest.mark.long
 def test_an_interrupt_before_the_first_sample_ends_it_too() -> None:
     child = spawned("tuned:Waiting", "--seconds", "40", "--start-method", "fork")
     with contextlib.closing(child):

@@ -27,9 +27,9 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "kept_epochs",
-    [pytest.param(1, marks=pytest.mark.long, id="of-the-first-epoch"), pytest.param(40, id="of-every-epoch")],
+    "kept_epochs", [pytest.param(1, id="of-the-first-epoch"), pytest.param(40, id="of-every-epoch")]
 )
 def test_a_kept_batch_costs_no_descriptor_per_epoch(kept_epochs: int) -> None:
     """Keep a batch, of one epoch or of each, and train for ever: epochs come and go and leave no descriptor open."""

@@ -154,6 +154,7 @@ def test_an_epoch_that_is_left_early_hurts_nobody() -> None:
         assert [int(batch[0, 0]) for batch in loader] == list(range(LENGTH))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "portable"])
 def test_an_iterable_is_run_again_alone_if_there_was_no_memory_for_it(method: str, tmp_path: Path) -> None:
     """What another worker keeps was in the way: that is nobody's fault, and counts against nothing."""

@@ -119,7 +119,7 @@ def test_workers_can_be_inspected(loader_class: type[Any]) -> None:
     assert [worker.exitcode for worker in workers] == [0, 0]
 
 
-@pytest.mark.parametrize("backend", [None, "portable"])
+@pytest.mark.parametrize("backend", [None, pytest.param("portable", marks=pytest.mark.long)])
 def test_workers_are_numbered_from_epoch_to_epoch_as_torchs(backend: str | None) -> None:
     """What else is started for them takes no number."""
     names = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -329,8 +330,9 @@ def _overlap(one: Slot, other: Slot) -> bool:
     return one.segment is other.segment and not apart
 
 
-def test_no_walk_over_slots_loses_a_byte_or_keeps_one() -> None:
+@pytest.mark.parametrize("walks", [40, pytest.param(200, marks=pytest.mark.long)])
+def test_no_walk_over_slots_loses_a_byte_or_keeps_one(walks: int) -> None:
     """Granting, delivering, dropping in any order, sharing, forking and closing at any moment."""
     # Without the shrinking of a failure, which would take minutes.
-    steady = settings(max_examples=120, stateful_step_count=50, phases=[Phase.generate])
+    steady = settings(max_examples=walks, stateful_step_count=50, phases=[Phase.generate])
     run_state_machine_as_test(Slots, settings=steady)

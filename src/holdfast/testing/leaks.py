@@ -134,11 +134,13 @@ def leaks_since(before: Snapshot, deadline_s: float = 10.0) -> Leaks:
     end = time.monotonic() + deadline_s
     pause_s, longest_pause_s = _PAUSE_S
     names = set(_shm_names()) - before.shm_names
-    while (_is_anything_new(before) or names) and time.monotonic() < end:
+    while _is_anything_new(before) or names:
+        if time.monotonic() > end:
+            return _describe_new(before, names)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, longest_pause_s)
         names.intersection_update(_shm_names())  # a name that came later is another process's
-    return _describe_new(before, names)
+    return Leaks()
 
 
 @contextlib.contextmanager
