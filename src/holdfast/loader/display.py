@@ -38,18 +38,23 @@ class Display:
         self._board: Board | None = backend.board
         self._counters.boards.append(backend.board)
         self._row = backend.board.main_row()
+        self._batches_before = self._samples_before = 0
 
     def begin_epoch(self, epoch: int, first_unit: int) -> None:
         row = self._row
         row[TOKEN], row[EPOCH], row[FIRST_UNIT] = self._run.token, epoch, first_unit
         row[WAITED_NS] = int(self._run.counted.waited_s * _NANO)
+        before = self._run.counted.before
+        self._batches_before, self._samples_before = before.batches, before.samples
         self.count_batch(0)
         self.took_in()
 
     def count_batch(self, delivered: int = 1) -> None:
-        self._counters.batches += delivered
-        counted, row = self._run.counted, self._row
-        row[BATCHES], row[SAMPLES] = counted.batches, counted.samples
+        """What the run has counted, as `CountedInRun` would say: this is done for each batch, and in few steps."""
+        counters, row = self._counters, self._row
+        counters.batches += delivered
+        row[BATCHES] = counters.batches - self._batches_before
+        row[SAMPLES] = counters.samples - self._samples_before
 
     def begin_wait(self, now_s: float) -> None:
         self._row[WAITING_NS] = int(now_s * _NANO)

@@ -124,31 +124,31 @@ class CountedInRun:
     """What a loader has counted since this was made, for the record of its run: it may have had others before."""
 
     def __init__(self, counters: Counters) -> None:
-        self._counters, self._before = counters, counters.read()
+        self._counters, self.before = counters, counters.read()
 
     @property
     def batches(self) -> int:
-        return self._counters.batches - self._before.batches
+        return self._counters.batches - self.before.batches
 
     @property
     def samples(self) -> int:
-        return self._counters.samples - self._before.samples
+        return self._counters.samples - self.before.samples
 
     @property
     def waited_s(self) -> float:
-        return self._counters.waited_s - self._before.waited_s
+        return self._counters.waited_s - self.before.waited_s
 
     @property
     def restarts(self) -> int:
-        return self._counters.restarts - self._before.restarts
+        return self._counters.restarts - self.before.restarts
 
     @property
     def skipped(self) -> int:
-        return self._counters.skipped - self._before.skipped
+        return self._counters.skipped - self.before.skipped
 
     def details(self) -> Mapping[str, Any]:
         """What the record says of stages and samples."""
-        now, before = self._counters.stages(), self._before
+        now, before = self._counters.stages(), self.before
         samples = [one for one in self._counters.slowest.samples if not any(one is old for old in before.slowest)]
         names = [one.name for one in fields(StageTimes)]
         return {
@@ -161,7 +161,7 @@ class CountedInRun:
         counts = self._counters.counts()
         for name, number in counts.items():
             if isinstance(number, int | float):
-                counts[name] = number - getattr(self._before, name)
+                counts[name] = number - getattr(self.before, name)
         return {**counts, "memory": asdict(_memory_of(())), **self.details()}
 
 
