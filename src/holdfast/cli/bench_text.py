@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.lines import Lines, clean, duration
+from holdfast.cli.lines import Lines, duration
+from holdfast.diagnosis.wording import plural, printable
 from holdfast.tasks.bench.results import FEW_BATCHES
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def print_cells(console: Console, setting: Setting, cells: list[Cell]) -> None:
 
 def _dataset(setting: Setting) -> str:
     length, arguments = setting.facts.get("length"), setting.arguments
-    of = "" if length is None else f" of {length} samples"
+    of = "" if length is None else f" of {plural(length, 'sample')}"
     how = ["shuffled"] * bool(arguments["shuffle"]) + [arguments["start_method"] or ""]
     extras = "".join(f", {each}" for each in how if each)
     return f"{setting.target}, {setting.facts.get('dataset')}{of}; batches of {arguments['batch_size']}{extras}"
@@ -79,7 +80,7 @@ def _print_narrow(lines: Lines, cells: list[Cell]) -> None:
     for cell in cells:
         rates = f"{_rate(cell.torch)} torch, {_rate(cell.holdfast)} holdfast: {_ratio(cell)}"
         firsts = f"first batch {_first(cell.torch)}, {_first(cell.holdfast)}"
-        lines.add(f"{cell.workers} workers"[:9], [f"batches/s {rates}", firsts])
+        lines.add(_workers(cell)[:9], [f"batches/s {rates}", firsts])
 
 
 def _print_equality(lines: Lines, cells: list[Cell]) -> None:
@@ -108,7 +109,7 @@ def _print_failures(lines: Lines, cell: Cell) -> None:
 
 
 def _workers(cell: Cell) -> str:
-    return f"{cell.workers} worker" if cell.workers == 1 else f"{cell.workers} workers"
+    return plural(cell.workers, "worker")
 
 
 def _rate(side: Side) -> str:
@@ -129,7 +130,7 @@ def _memory(side: Side, workers: int) -> str:
 
 def next_command(target: str, cells: list[Cell]) -> tuple[str, str]:
     """The command that is worth running after this one, and why."""
-    named = shlex.quote(clean(target))
+    named = shlex.quote(printable(target))
     if any(side.failures or side.ended for cell in cells for side in (cell.torch, cell.holdfast)):
         return f"holdfast scan {named}", "finds every sample that cannot be loaded"
     if any(cell.problems for cell in cells):

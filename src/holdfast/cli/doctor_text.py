@@ -1,7 +1,7 @@
 """What `holdfast doctor` prints: the findings, the worst first; of what is well one line each; a summary.
 
 Text wraps at the width of a terminal, and not in a pipe. What is to be pasted never does: the terminal breaks its lines
-without a line break, which would be pasted too.
+without a line break, which would be pasted too. In paths and messages of others nothing may move the cursor.
 
 Runs in: main process.
 """
@@ -14,7 +14,7 @@ from collections import Counter
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.diagnosis.wording import plural
+from holdfast.diagnosis.wording import plural, printable
 from holdfast.doctor.finding import Finding, Level
 
 _STYLES = {Level.PROBLEM: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold cyan", Level.OK: "green"}
@@ -50,12 +50,12 @@ def summary(findings: list[Finding]) -> str:
 def _print_finding(console: Console, finding: Finding) -> None:
     head = Text.assemble((str(finding.level), _STYLES[finding.level]), "  ", (finding.check, "bold"))
     console.print(head)
-    _print_wrapped(console, "", clean(finding.what))
+    _print_wrapped(console, "", printable(finding.what))
     for label, lines in (("evidence", finding.evidence), ("consequence", (finding.consequence,))):
         for number, line in enumerate(filter(None, lines)):
-            _print_wrapped(console, label if number == 0 else " ", clean(line))
+            _print_wrapped(console, label if number == 0 else " ", printable(line))
     for number, line in enumerate(finding.remedy):
-        _print_remedy(console, "try" if number == 0 else " ", clean(line))
+        _print_remedy(console, "try" if number == 0 else " ", printable(line))
     console.print()
 
 
@@ -91,12 +91,7 @@ def _line(console: Console, finding: Finding) -> Text:
     """Cut where it does not fit a terminal; whole in a pipe."""
     wide = min(_LONGEST_CHECK, max(8, console.width // 3))
     name = finding.check if len(finding.check) <= wide else f"{finding.check[: wide - 1]}…"
-    line = Text.assemble(("ok  ", "green"), f"{name:<{wide}}  ", (clean(finding.what), "dim"))
+    line = Text.assemble(("ok  ", "green"), f"{name:<{wide}}  ", (printable(finding.what), "dim"))
     if console.is_terminal:
         line.truncate(console.width - 1, overflow="ellipsis")
     return line
-
-
-def clean(text: str) -> str:
-    """Paths and messages of others: nothing in them may move the cursor."""
-    return "".join(char if char.isprintable() else " " for char in text)

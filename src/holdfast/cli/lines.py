@@ -1,4 +1,4 @@
-"""Labels with what stands beside them, and words for what anybody may have written.
+"""Labels with what stands beside them.
 
 Texts of a record, of an exception and of a dataset are never read as markup, and their control characters are not sent
 to a terminal. Lines are wrapped where a person reads them, and whole where a program does.
@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.diagnosis import wording
+from holdfast.diagnosis.wording import printable
 
 _LABEL_WIDTH = 10
-_LEAST_WIDTH = 24
+_LEAST_WIDTH = 20
 
 
 class Lines:
@@ -30,23 +31,20 @@ class Lines:
     def add(self, label: str, texts: Iterable[str], style: str = "") -> None:
         """Nothing where there is no text."""
         heads = itertools.chain([f"{label:<{_LABEL_WIDTH}}"], itertools.repeat(" " * _LABEL_WIDTH))
-        lines = (line for text in texts for line in self._wrapped(clean(text).rstrip()))
+        lines = (line for text in texts for line in wrapped(self._console, printable(text).rstrip(), _LABEL_WIDTH))
         for head, line in zip(heads, lines, strict=False):
             self._console.print(Text.assemble((head, "dim"), (line, style)), soft_wrap=True)
 
-    def _wrapped(self, text: str) -> list[str]:
-        if not self._console.is_terminal or not text:
-            return [text] if text else []
-        width = max(_LEAST_WIDTH, self._console.width - _LABEL_WIDTH)
-        indent = " " * (len(text) - len(text.lstrip()))
-        return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+
+def wrapped(console: Console, text: str, beside: int = 0) -> list[str]:
+    """The lines of a text beside a label of so many columns: one, where a program reads it. None of no text."""
+    if not console.is_terminal or not text:
+        return [text] if text else []
+    width = max(_LEAST_WIDTH, console.width - beside)
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def duration(seconds: float) -> str:
     """ "12 ms", "3.1 s"."""
     return wording.seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-
-
-def clean(text: str) -> str:
-    """Without what a terminal would take for a command."""
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.lines import Lines, clean, duration
+from holdfast.cli.lines import Lines, duration
 from holdfast.diagnosis import wording
-from holdfast.diagnosis.wording import one_line
+from holdfast.diagnosis.wording import one_line, plural, printable
 from holdfast.errors import WorkerError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.records.reader import Run
@@ -53,7 +53,7 @@ def print_list(console: Console, run: Run) -> None:
         return
     table = Table("incident", "sample", "what happened", "done", box=None, padding=(0, 2, 0, 0))
     for entry in run.incidents[:_MOST_LISTED]:
-        table.add_row(*(Text(clean(each)) for each in _row(run, entry)))
+        table.add_row(*(Text(printable(each)) for each in _row(run, entry)))
     console.print(table)
     if run.damaged_lines or run.is_full:
         console.print("Its record is damaged, or full: there were more.", style="yellow")
@@ -83,7 +83,7 @@ def print_case(console: Console, case: Case, target: str, order: Order, dataset:
 
 def wanted(order: Order) -> str:
     """ "sample 17", or "element 4 of worker 1's part"."""
-    return f"sample {clean(bounded_repr(order.index))}" if order.part is None else str(order.part)
+    return f"sample {printable(bounded_repr(order.index))}" if order.part is None else str(order.part)
 
 
 def _limits(case: Case) -> str:
@@ -110,7 +110,7 @@ def _other_dataset(case: Case, name: str, length: int | None) -> str:
 def _length(dataset: Any) -> int | None:
     try:
         return len(dataset)
-    except Exception:
+    except Exception:  # the user's own code, asked only for a note
         return None
 
 
@@ -122,7 +122,7 @@ def _ago(then: float | None) -> str:
     for unit, seconds in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if passed >= seconds:
             count = int(passed // seconds)
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return f"{plural(count, unit)} ago"
     return "just now"
 
 
@@ -147,7 +147,8 @@ def print_outcome(console: Console, case: Case, order: Order, outcome: Outcome, 
 def _failed(order: Order, outcome: Outcome) -> str:
     """ "worker 0 (pid 41822) died of a segmentation fault while loading sample 17", "sample 17 raised ValueError"."""
     noted, error = outcome.incident, outcome.error
-    after = f", after it had loaded {len(outcome.loaded)} times" if outcome.loaded and order.part is None else ""
+    times = plural(len(outcome.loaded), "time")
+    after = f", after it had loaded {times}" if outcome.loaded and order.part is None else ""
     if isinstance(error, WorkerError) or noted is None:
         return next(iter(str(error).splitlines()), type(error).__name__) + after
     return f"{_which(order, noted)} {one_line(noted.summary, 300)}{after}"
@@ -199,14 +200,14 @@ def print_seen(console: Console, order: Order, seen: Seen) -> None:
 
 def parts_lines(parts: Iterable[Part]) -> list[str]:
     """ "['image']  Tensor float32 3x224x224, 588.0 KiB"."""
-    rows = [(clean(part.path), _part(part)) for part in parts]
+    rows = [(printable(part.path), _part(part)) for part in parts]
     width = min(40, max((len(path) for path, _ in rows), default=0))
     return [f"{path:<{width}}  {said}".strip() if width else said for path, said in rows]
 
 
 def _part(part: Part) -> str:
     shape = None if part.shape is None else "x".join(map(str, part.shape)) or "scalar"
-    said = " ".join(clean(each) for each in (part.type, part.dtype, shape) if each)
+    said = " ".join(printable(each) for each in (part.type, part.dtype, shape) if each)
     size = "" if part.nbytes is None else f", {wording.size(part.nbytes)}"
     return said + size + (f" of {part.length}" if part.length is not None and part.nbytes is None else "")
 
@@ -249,4 +250,4 @@ def _bounded(lines: list[str]) -> list[str]:
     if len(lines) <= _MOST_EVIDENCE_LINES:
         return lines
     half = _MOST_EVIDENCE_LINES // 2
-    return [*lines[:half], f"... {len(lines) - 2 * half} lines more, in --json ...", *lines[-half:]]
+    return [*lines[:half], f"... {plural(len(lines) - 2 * half, 'line')} more, in --json ...", *lines[-half:]]

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.lines import clean
-from holdfast.diagnosis.wording import one_line, plural, seconds, size
+from holdfast.diagnosis.wording import one_line, printable, seconds, size
+from holdfast.report.words import plural
 
 if TYPE_CHECKING:
     from holdfast.tasks.scan.findings import Bad, Place
@@ -42,11 +42,11 @@ def plan_text(plan: Plan, target: str) -> Text:
     if plan.planned is None:
         what = f"the elements of {target}"
     elif plan.planned == plan.length:
-        what = f"{_count(plan.planned, 'sample')} of {target}"
+        what = f"{plural(plan.planned, 'sample')} of {target}"
     else:
-        what = f"{_count(plan.planned, 'sample')} of the {plan.length:,} of {target}"
+        what = f"{plural(plan.planned, 'sample')} of the {plan.length:,} of {target}"
     continued = f"; {plan.before:,} of them were scanned before" if plan.before else ""
-    return Text(clean(f"Scanning {what} ({plan.dataset}) with {plural(plan.workers, 'worker')}{continued}."))
+    return Text(printable(f"Scanning {what} ({plan.dataset}) with {plural(plan.workers, 'worker')}{continued}."))
 
 
 def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None:
@@ -74,12 +74,13 @@ def print_outcome(console: Console, outcome: Outcome, *, list_all: bool) -> None
 
 def _summary(outcome: Outcome) -> Text:
     done = outcome.loaded + len(outcome.bad)
-    of = "" if outcome.is_finished or outcome.planned is None else f" of {outcome.planned:,}"
+    planned = None if outcome.is_finished else outcome.planned
+    what = plural(done, "sample") if planned is None else f"{done:,} of {plural(planned, 'sample')}"
     verb = "scanned" if outcome.is_finished else "scanned so far"
     pace = f"{outcome.rate:,.0f} samples/s" if outcome.rate >= 10 else f"{outcome.rate:.2g} samples/s"
     took = f", in {seconds(outcome.seconds)}, {pace}; {size(outcome.nbytes)} loaded."
-    retried = f" {_count(len(outcome.retried), 'sample')} came only at a second attempt." if outcome.retried else ""
-    return Text.assemble(f"{done:,}{of} samples {verb}: ", _found(outcome), took, retried)
+    retried = f" {plural(len(outcome.retried), 'sample')} came only at a second attempt." if outcome.retried else ""
+    return Text.assemble(f"{what} {verb}: ", _found(outcome), took, retried)
 
 
 def _found(outcome: Outcome) -> Text:
@@ -93,7 +94,7 @@ def _on_file(outcome: Outcome) -> Iterable[str]:
     written = outcome.written
     if written is not None:
         load_now = f"; {written.load_now:,} that it had before can be loaded now" if written.load_now else ""
-        yield f"{written.path} lists {_count(len(written.entries), 'sample')}{load_now}."
+        yield f"{written.path} lists {plural(len(written.entries), 'sample')}{load_now}."
         if written.entries:
             yield f'DataLoader(..., on_error="skip", skipped_file={written.path!r}) does not load them.'
         if len(outcome.odd) > sum(index in written.entries for _, index in outcome.odd):
@@ -177,7 +178,3 @@ def _indices(outcome: Outcome, places: Sequence[Place], most: int = _NAMED) -> s
 
 def _index(outcome: Outcome, place: Place) -> str:
     return f"{place[1]} of worker {place[0]}" if outcome.is_iterable else str(place[1])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

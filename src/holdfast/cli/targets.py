@@ -4,7 +4,7 @@
     data.py:make_train_set          the same by the name of its file
 
 A file is imported as the module it is, by its stem, with its directory on the path: so worker processes of every start
-method find what is defined in it. Code under `if __name__ == "__main__":` does not run.
+method find what is defined in it. A link stands for its file. Code under `if __name__ == "__main__":` does not run.
 
 Runs in: main process.
 """
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+from holdfast.diagnosis.wording import error_line
 
 FORM = "MODULE:DATASET"
 
@@ -74,9 +76,12 @@ def _place(target: str) -> tuple[str, str]:
     path = Path(module)
     if not path.is_file():
         raise click.UsageError(f"There is no file {module}, which {target} names.")
+    real = path.resolve()
+    if real.suffix == ".py" and "." not in real.stem:  # of a link that file is meant, and the modules beside it
+        return str(real.parent), real.stem
     if "." in path.stem:
         raise click.UsageError(f"{module} cannot be imported: no module has a dot in its name. Rename it.")
-    return str(path.resolve().parent), path.stem
+    return str(path.parent.resolve()), path.stem
 
 
 def _no_module(name: str, target: str, directory: str) -> click.UsageError:
@@ -144,7 +149,7 @@ def _made(maker: Any, target: str) -> Any:
 
 
 def _failed(what: str, error: Exception) -> click.UsageError:
-    return click.UsageError(f"{what}: {type(error).__name__}: {error}")
+    return click.UsageError(f"{what}: {error_line(error)}")
 
 
 def _is_dataset(thing: Any) -> bool:

@@ -9,14 +9,15 @@ Runs in: main process.
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.cli.lines import wrapped
 from holdfast.cli.tune_code import call
-from holdfast.diagnosis.wording import one_line, plural
+from holdfast.diagnosis.wording import one_line
+from holdfast.report.words import plural
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.facts import Point, Samples, Setting
@@ -60,7 +61,7 @@ def _print_samples(page: _Page, target: str, setting: Setting, outcome: Outcome,
     from holdfast.tasks.tune.sizing import duration, words
 
     times, sizes = samples.seconds, samples.sample_bytes
-    what = "elements" if outcome.is_iterable else f"of {outcome.length:,} samples"
+    what = "elements" if outcome.is_iterable else f"of {plural(outcome.length or 0, 'sample')}"
     workers = "two workers" if outcome.is_iterable else "one worker"
     page.paragraph(
         f"{samples.count:,} {what} of {one_line(target)} ({one_line(outcome.dataset)}), in {workers}", "bold"
@@ -141,21 +142,18 @@ class _Page:
         self._console.print(Text.assemble(*parts), soft_wrap=True)
 
     def paragraph(self, text: str, style: str = "") -> None:
-        for line in self._wrapped(text, self._console.width):
+        for line in wrapped(self._console, text):
             self.line(line, style)
 
     def labelled(self, label: str, text: str) -> None:
         """Beside its label, and below it on a narrow terminal."""
         is_below = self._is_read and self._console.width < _NARROW and len(label) > _FACT
         indent = 4 if is_below else max(len(label) + 2, _FACT if label.startswith(" ") else _ARGUMENT)
-        lines = iter(self._wrapped(text, self._console.width - indent))
+        lines = iter(wrapped(self._console, text, indent))
         style = "dim" if label.startswith(" ") else "bold"
         self.parts((f"{label:<{indent}}", style), ("" if is_below else next(lines, ""), ""))
         for line in lines:
             self.line(" " * indent + line)
-
-    def _wrapped(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(text, max(20, width), break_on_hyphens=False) if self._is_read else [text]
 
     def bar_width(self, before: int, after: int) -> int:
         return min(_MOST_BAR, max(_LEAST_BAR, self._console.width - before - after - 1))

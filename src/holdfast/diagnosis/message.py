@@ -27,7 +27,7 @@ from typing import Any
 
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Diagnosis
-from holdfast.diagnosis.wording import one_line
+from holdfast.diagnosis.wording import one_line, printable
 from holdfast.incident import Incident, bounded_repr
 
 WIDTH = 120
@@ -164,7 +164,7 @@ def _column(label: str, texts: Iterable[str]) -> list[str]:
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Runs of spaces stay: they set a remedy apart from what it does."""
-    clean = "".join(char if char.isprintable() else " " for char in text).strip()
+    clean = printable(text).strip()
     if len(clean) > _LONGEST_TEXT:
         clean = f"{clean[: _LONGEST_TEXT - 3].rstrip()}..."
     return [line.rstrip() for line in textwrap.wrap(clean, width, break_on_hyphens=False)]

@@ -128,8 +128,22 @@ def plural(number: int, noun: str) -> str:
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
     """The text as a single line that is safe to print, cut where it is too long."""
-    line = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    line = printable(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3].rstrip()}..."
+
+
+def error_line(error: BaseException) -> str:
+    """ "ValueError: not a photo"; its type alone where it says nothing, or fails to."""
+    try:
+        text = str(error)
+    except Exception:  # it is the user's, and may be of any class
+        text = ""
+    return one_line(f"{type(error).__name__}: {text}".removesuffix(": "))
+
+
+def printable(text: str) -> str:
+    """With a space for whatever a terminal would take for an order."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def file_name(path: str) -> str:

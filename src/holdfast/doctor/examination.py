@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from holdfast.diagnosis.wording import one_line, seconds
+from holdfast.diagnosis.wording import error_line, seconds
 from holdfast.doctor.checks import (
     container,
     cpu_and_threads,
@@ -99,7 +99,7 @@ def _findings_of(check: Check, scope: Scope) -> list[Finding]:
     thread.join(check.LIMIT_S)
     if done:
         return done[0]
-    why = _words(errors[0]) if errors else f"it had not ended after {seconds(check.LIMIT_S)}"
+    why = error_line(errors[0]) if errors else f"it had not ended after {seconds(check.LIMIT_S)}"
     return [
         Finding(
             check.NAME,
@@ -110,7 +110,3 @@ def _findings_of(check: Check, scope: Scope) -> list[Finding]:
             remedy=("holdfast doctor --json  # please report it with this, if it happens again",),
         )
     ]
-
-
-def _words(error: BaseException) -> str:
-    return one_line(f"{type(error).__name__}: {error}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.diagnosis import collect
-from holdfast.diagnosis.wording import one_line
+from holdfast.diagnosis.wording import error_line, one_line
 from holdfast.tasks.examine.seen import Raised
 
 Loads = Callable[[str], Any]
@@ -58,11 +58,4 @@ def described(call: Callable[[], Any], passes_on: Callable[[BaseException], bool
         frames = traceback.extract_tb(original.__traceback__)
         last = next((frame for frame in reversed(frames) if not frame.filename.startswith("<frozen")), None)
         where = f"{Path(last.filename).name}:{last.lineno} in {last.name}" if last is not None else ""
-        return Raised(one_line(f"{type(original).__name__}: {_text(original)}".removesuffix(": ")), one_line(where))
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return ""
+        return Raised(error_line(original), one_line(where))

@@ -21,6 +21,7 @@ from typing import Any
 from torch.utils.data import IterableDataset
 
 from holdfast import HoldfastError, available_cpus
+from holdfast.diagnosis.wording import error_line
 from holdfast.memory import sizes
 from holdfast.tasks.scan import scanning, skipped_file
 from holdfast.tasks.scan.interrupts import Interrupted
@@ -149,7 +150,7 @@ def _length(dataset: Any, request: Request) -> int | None:
         return len(dataset)
     except Exception as error:
         raise Refused(
-            f"{target} does not say how many samples it has: len() raised {type(error).__name__}: {error}. "
+            f"{target} does not say how many samples it has: len() raised {error_line(error)}. "
             f"Give it a __len__, or make it an IterableDataset."
         ) from error
 

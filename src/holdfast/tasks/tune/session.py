@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from torch.utils.data import IterableDataset
 
 from holdfast import TooManySkipped, available_cpus
-from holdfast.diagnosis.wording import one_line
+from holdfast.diagnosis.wording import error_line, one_line
 from holdfast.memory import cgroups
 from holdfast.tasks.tune import proposal, rates, sampling
 from holdfast.tasks.tune.curve import Curve
@@ -206,7 +206,7 @@ def _length(dataset: Any) -> int | None:
     try:
         length = len(dataset)
     except Exception as error:
-        raise Refused(f"its len() raised {type(error).__name__}: {error}. A loader needs it.") from error
+        raise Refused(f"its len() raised {error_line(error)}. A loader needs it.") from error
     if length < 1:
         raise Refused("it has no samples.")
     return length
