@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.main import main
-from holdfast.records.facts import RunFacts
 from holdfast.records.writer import RunRecord
+from unit.records import facts
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "replay.json").read_text())
-FACTS = RunFacts(
-    holdfast_version="0.1.0",
-    torch_version="2.13.0",
-    num_workers=4,
-    start_method="fork",
-    batch_size=64,
-    dataset="ImageFolder",
-    dataset_length=50_000,
-)
 HOSTILE = "<script>[red]\x1b[2J"
 
 
@@ -42,7 +32,7 @@ def record(home: Path) -> Callable[..., str]:
     """Make a record with these incidents; returns the id of the run."""
 
     def make(*incidents: dict[str, Any], **about: Any) -> str:
-        record = RunRecord.open(replace(FACTS, **about))
+        record = RunRecord.open(facts(**about))
         for incident in incidents:
             record.note_incident(incident)
         record.close()
@@ -135,6 +125,12 @@ def test_calls_cannot_be_replayed(record: Callable[..., str], front: str) -> Non
     """Their arguments are in no record."""
     said = refusal(f"{record(BAD, front=front)}.1", "--dataset", "a:b")
     assert f"is of {front}: it made calls, whose arguments are in no record" in said
+
+
+def test_a_refusal_quotes_a_record_without_its_orders_to_the_terminal(record: Callable[..., str]) -> None:
+    """Anybody may have written it: what is printed of it is text."""
+    said = refusal(f"{record(BAD, front=HOSTILE)}.1", "--dataset", "a:b")
+    assert "is of <script>[red] [2J: it made calls" in said
 
 
 def test_a_record_of_a_newer_version(record: Callable[..., str], home: Path) -> None:

@@ -1,7 +1,8 @@
 """`holdfast`: the group of all commands.
 
 A command's module is imported when the command is run, or its help is asked for: what one of them needs, and may be
-missing or broken, is no matter to the others.
+missing or broken, is no matter to the others. What holds for all of them is here: an stdout that cannot be written, and
+words of others in what a command refuses.
 
 Runs in: main process.
 """
@@ -9,10 +10,13 @@ Runs in: main process.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
 import holdfast
+from holdfast.cli import streams
+from holdfast.diagnosis.wording import printable
 
 _COMMANDS = ("demo", "doctor", "scan", "run", "top", "report", "replay", "tune", "bench")
 """Each is the function of that name in the module of that name."""
@@ -30,8 +34,25 @@ class _Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
         return command
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if not streams.is_stdout_lost():
+                raise
+            streams.end_without_stdout(error.strerror or str(error))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:  # it may quote a record, or an exception of the user's
+            raise click.UsageError(printable(error.format_message()), error.ctx) from error
+
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(holdfast.__version__, prog_name="holdfast")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """A PyTorch data loader that survives its workers."""
+    if context.invoked_subcommand != "run":  # the streams of a script are its own, and as they were
+        streams.check()
