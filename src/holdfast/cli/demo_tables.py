@@ -14,6 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.diagnosis.wording import plural
+
 if TYPE_CHECKING:
     from holdfast.demo.outcomes import FaultsResult, OurOutcome, Outcome
     from holdfast.demo.speed import SpeedResult
@@ -24,7 +26,7 @@ def print_intro(console: Console, workers: int) -> None:
     from holdfast.demo.faults import BATCHES, FAULTS, SAMPLES
 
     bad = ", ".join(f"{fault.sample} {fault.name}" for fault in FAULTS)
-    console.print(f"An epoch of {SAMPLES} samples in {BATCHES} batches, {workers} workers. Sample {bad}.")
+    console.print(f"An epoch of {SAMPLES} samples in {BATCHES} batches, {plural(workers, 'worker')}. Sample {bad}.")
     console.print("First torch's loader, then ours, then both at full speed: under a minute.")
 
 
@@ -93,9 +95,9 @@ def _alone_table(result: FaultsResult, timeout_s: float) -> Table:
 
 def print_speed(console: Console, result: SpeedResult, workers: int, rounds: int) -> None:
     """Print whether the batches are equal, and how fast they come."""
-    from holdfast.demo.speed import WORK
+    from holdfast.demo.speed import FEW_BATCHES, WORK
 
-    console.print(f"Now without faults: {result.batches} {WORK}, {workers} workers.")
+    console.print(f"Now without faults: {result.batches} {WORK}, {plural(workers, 'worker')}.")
     if result.equal < result.batches:
         console.print(f"{result.batches - result.equal} of {result.batches} batches differ", style="bold red")
         return
@@ -103,13 +105,17 @@ def print_speed(console: Console, result: SpeedResult, workers: int, rounds: int
     console.print(_speed_table(result))
     medians = f"Medians of {rounds} epochs each, in turn" if rounds > 1 else "One epoch each"
     console.print(f"{medians}; the rate counts from the first batch to the last.")
+    if result.ratio is None:
+        few = f"{result.batches} batches are too few to compare rates: try --batches {FEW_BATCHES} or more."
+        console.print(few, style="yellow")
 
 
 def _speed_table(result: SpeedResult) -> Table:
     stock, ours = result.medians["torch"], result.medians["holdfast"]
     table = _table("", "torch", "holdfast", "ratio")
     rates = (stock.batches_per_s, ours.batches_per_s)
-    table.add_row("batches per second", *(f"{rate:.1f}" for rate in rates), f"{result.ratio:.1f}x")
+    ratio = "" if result.ratio is None else f"{result.ratio:.1f}x"
+    table.add_row("batches per second", *(f"{rate:.1f}" for rate in rates), ratio)
     firsts = (stock.first_batch_s, ours.first_batch_s)
     table.add_row("first batch after", *(f"{first:.2f} s" for first in firsts), f"{firsts[1] / firsts[0]:.2f}x")
     return table

@@ -25,6 +25,8 @@ from holdfast.loader.dataloader import DataLoader as HoldfastDataLoader
 BATCH_SIZE = 64
 STORED, SIDE, CROP = 64, 256, 224
 WORK = f"batches of {BATCH_SIZE} x 3 x {CROP} x {CROP} float32"
+FEW_BATCHES = 10
+"""In an epoch of fewer the rate is that of its first and last moments: nothing to compare."""
 
 
 class Sample(TypedDict):
@@ -67,9 +69,9 @@ class SpeedResult:
 
     @property
     def ratio(self) -> float | None:
-        """Our batches per second over torch's."""
+        """Our batches per second over torch's; None too where there were too few batches to say."""
         rates = {name: timing.batches_per_s for name, timing in self.medians.items()}
-        return rates["holdfast"] / rates["torch"] if rates else None
+        return rates["holdfast"] / rates["torch"] if rates and self.batches >= FEW_BATCHES else None
 
 
 Loader = TorchDataLoader[Sample]
