@@ -2,7 +2,7 @@
 
 It belongs to the first dataset whose length is that of the file, or to the first at all where there is no file yet,
 for as long as that dataset lives. Sample 17 of another dataset must not be passed over because of it: loaders of
-others do without a file, and a warning says so once.
+others do without a file, and a warning says so of each.
 
 Runs in: the script's process, and those it starts.
 """
@@ -24,18 +24,16 @@ class SkippedFileOwner:
 
     def __init__(self) -> None:
         self._owner: Callable[[], Any] = lambda: None
-        self._has_warned = False
 
     def may_use(self, path: str, dataset: Any) -> bool:
         owner = self._owner()
         if owner is None and _length_in(path) in (None, _length(dataset)):
             self._owner = _reference(dataset)
             return True
-        if owner is not dataset and not self._has_warned:
-            self._has_warned = True
-            kind = type(dataset).__name__
-            message = f"skipped_file={path!r} is of another dataset than this {kind}, whose bad samples are not kept"
-            warnings.warn(message, HoldfastWarning, stacklevel=5)  # of who makes the loader
+        if owner is not dataset:
+            this = _named(dataset)
+            message = f"skipped_file={path!r} is of another dataset than {this}, whose bad samples are not kept"
+            warnings.warn(message, HoldfastWarning, stacklevel=5)  # of who makes the loader: said once there
         return owner is dataset
 
 
@@ -44,6 +42,12 @@ def _reference(dataset: Any) -> Callable[[], Any]:
         return weakref.ref(dataset)
     except TypeError:  # a list, say
         return lambda: dataset
+
+
+def _named(dataset: Any) -> str:
+    """With its length: a script may have several of a class, and Python says the same at the same place once."""
+    length = _length(dataset)
+    return f"this {type(dataset).__name__}" + ("" if length is None else f" of length {length}")
 
 
 def _length(dataset: Any) -> int | None:
