@@ -131,4 +131,4 @@ class Incidents(Sequence[Incident]):
         yield from self._last
 
     def __repr__(self) -> str:
-        return f"<{self.total} incidents: {dict(self.counts)}>"
+        return f"<{self.total} incident{'' if self.total == 1 else 's'}: {dict(self.counts)}>"

@@ -241,7 +241,7 @@ def test_after_too_many_every_later_next_says_so(kind: Any, num_workers: int, tm
     with DataLoader(dataset, 2, num_workers=num_workers, on_error="skip", max_skipped=0) as loader:
         iterator = iter(loader)
         for _ in range(3):
-            with pytest.raises(TooManySkipped, match=r"^1 samples") as caught:
+            with pytest.raises(TooManySkipped, match=r"^1 sample of") as caught:
                 next(iterator)
         assert caught.value.incident is loader.incidents[-1]
 

@@ -106,6 +106,7 @@ def test_they_are_read_as_a_list_is(number: int, key: int | slice) -> None:
 
 def test_the_summary_counts_by_cause() -> None:
     """What a notebook shows of a thousand incidents is one line."""
+    assert repr(filled(1)) == "<1 incident: {'cause 0': 1}>"
     assert repr(filled(4)) == "<4 incidents: {'cause 0': 2, 'cause 1': 1, 'cause 2': 1}>"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.diagnosis.wording import plural
 from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.incident import Incident
 from holdfast.loader.ledger import Blame, Ledger
@@ -125,7 +126,8 @@ def test_no_more_samples_are_skipped_than_allowed(
     if not is_over:
         accounts.check_number(skipped, samples)
         return
-    with pytest.raises(TooManySkipped, match=rf"^{skipped} samples of this epoch .* max_skipped={limit} allows\n"):
+    said = rf"^{plural(skipped, 'sample')} of this epoch .* max_skipped={limit} allows\n"
+    with pytest.raises(TooManySkipped, match=said):
         accounts.check_number(skipped, samples)
 
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from holdfast.diagnosis.wording import one_line
+from holdfast.diagnosis.wording import one_line, plural
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.facts import Setting
@@ -68,7 +68,7 @@ def drawn(target: str, setting: Setting, outcome: Outcome) -> str:
 def _subtitle(setting: Setting, outcome: Outcome) -> str:
     chosen = outcome.proposal.num_workers.value if outcome.proposal is not None else None
     hollow = "; 0 is reckoned from the samples' times" if outcome.curve[0].is_computed else ""
-    return f"batches of {setting.batch_size}, {outcome.machine.cpus} CPUs; proposed: {chosen}{hollow}"
+    return f"batches of {setting.batch_size}, {plural(outcome.machine.cpus, 'CPU')}; proposed: {chosen}{hollow}"
 
 
 class _Axis:

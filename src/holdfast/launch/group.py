@@ -24,6 +24,7 @@ from typing import Any
 from torch.multiprocessing.spawn import ProcessContext
 
 from holdfast.counted import SPAWN
+from holdfast.diagnosis.wording import plural
 from holdfast.errors import NotPicklable, WorkerError
 from holdfast.incident import Incidents
 from holdfast.launch import judging, program
@@ -314,7 +315,8 @@ class RankGroup(ProcessContext):
         if again:
             return f"{others}; the group was started again"
         if self._restarts:
-            return f"{others}; the group had been restarted {self._restarts} times, as often as max_restarts allows"
+            times = plural(self._restarts, "time")
+            return f"{others}; the group had been restarted {times}, as often as max_restarts allows"
         return others
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from holdfast import counted
+from holdfast.diagnosis.wording import plural
 from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.events import Teller
 from holdfast.incident import Incident, Incidents, bounded_repr
@@ -97,7 +98,7 @@ class Ledger:
         if skipped > allowed:
             recent = "\n".join(f"  {bounded_repr(sample.index)}: {sample.reason}" for sample in self.skipped[-5:])
             raise TooManySkipped(
-                f"{skipped} samples of this epoch could not be loaded, more than max_skipped={limit} allows\n"
+                f"{plural(skipped, 'sample')} of this epoch could not be loaded, more than max_skipped={limit} allows\n"
                 f"The last of them:\n{recent}\n"
                 f"  try   look at loader.skipped_samples and loader.incidents, or raise max_skipped"
             )

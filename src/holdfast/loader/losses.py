@@ -13,6 +13,7 @@ from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, MemoryGrowth
 from holdfast.diagnosis.message import Account
+from holdfast.diagnosis.wording import plural
 from holdfast.errors import TooManyRestarts, WorkerError, WorkerInitError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.workers.backend import SupervisorLost, WorkerLost
@@ -66,7 +67,7 @@ def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
         worker_id=lost.worker_id,
         pid=lost.pid,
         phase=lost.doing.words,
-        done=f"it was restarted {max_restarts} times within a minute, as max_restarts={max_restarts} allows",
+        done=f"it was restarted {plural(max_restarts, 'time')} within a minute, as max_restarts={max_restarts} allows",
     )
     return TooManyRestarts(message.render(account), worker_id=lost.worker_id)
 
@@ -80,8 +81,8 @@ def stream_lost(lost: WorkerLost, elements: int, *, incident_id: str = "") -> Wo
         phase=lost.doing.words
         if lost.doing.phase is Phase.REPLAY
         else f"loading element {elements} of its part of the iterable dataset",
-        done=f"its part of the iterable dataset ends after {elements} elements: an iterator cannot be moved past the "
-        f"next one; what it had delivered is good, and the other workers go on",
+        done=f"its part of the iterable dataset ends after {plural(elements, 'element')}: an iterator cannot be moved "
+        f"past the next one; what it had delivered is good, and the other workers go on",
         incident_id=incident_id,
     )
     return kind_of(lost)(message.render(account), worker_id=lost.worker_id)

@@ -12,6 +12,7 @@ from concurrent.futures.process import _RemoteTraceback
 from holdfast.diagnosis import message
 from holdfast.diagnosis.call_words import for_calls
 from holdfast.diagnosis.message import Account
+from holdfast.diagnosis.wording import plural
 from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError
 from holdfast.incident import Incident
 from holdfast.pool.task import Task
@@ -51,7 +52,7 @@ class Accounts:
         return _fatal(WorkerInitError, account, lost)
 
     def of_too_many(self, lost: WorkerLost, max_restarts: int) -> tuple[Incident, WorkerError]:
-        done = f"it was restarted {max_restarts} times within a minute, each time outside any call"
+        done = f"it was restarted {plural(max_restarts, 'time')} within a minute, each time outside any call"
         return _fatal(TooManyRestarts, self._account(lost, _doing(lost), done), lost)
 
     def of_exception(self, failure: Failure, task: Task) -> tuple[BaseException, Incident | None]:

@@ -59,7 +59,7 @@ def judge(facts: Facts) -> list[Finding]:
         return found
     threads = ", ".join(f"{name}={facts.variables[name]}" for name in _COUNTS if name in facts.variables)
     said = threads or "one thread in a worker for each library that holdfast knows"
-    return [*found, ok(NAME, f"{facts.usable} of {facts.machine} CPUs; {said}")]
+    return [*found, ok(NAME, f"{facts.usable} of {plural(facts.machine, 'CPU')}; {said}")]
 
 
 def _workers(facts: Facts) -> str:

@@ -86,7 +86,7 @@ def judge(facts: Facts) -> list[Finding]:
     if not facts.can_decode:
         return [_cannot_decode(facts)]
     return [*_unguarded(facts), *_out_of_time(facts)] or [
-        ok(NAME, f"{facts.looked_at} libraries: none uses AVX-512 that this CPU lacks without asking first")
+        ok(NAME, f"{_libraries(facts.looked_at)}: none uses AVX-512 that this CPU lacks without asking first")
     ]
 
 
@@ -98,7 +98,7 @@ def _unguarded(facts: Facts) -> list[Finding]:
         Finding(
             NAME,
             Level.WARNING,
-            f"{_libraries(len(facts.unguarded))} AVX-512 without asking whether the CPU has it, and this one has not",
+            f"{_who_use(len(facts.unguarded))} AVX-512 without asking whether the CPU has it, and this one has not",
             evidence=some_of(_line(library, use) for library, use in facts.unguarded),
             consequence="a worker that comes to such an instruction dies of SIGILL (illegal instruction)",
             remedy=(
@@ -110,8 +110,12 @@ def _unguarded(facts: Facts) -> list[Finding]:
     ]
 
 
-def _libraries(number: int) -> str:
+def _who_use(number: int) -> str:
     return "a native library uses" if number == 1 else f"{number} native libraries use"
+
+
+def _libraries(number: int) -> str:
+    return "1 library" if number == 1 else f"{number} libraries"
 
 
 def _line(library: Library, use: Use) -> str:
@@ -122,11 +126,12 @@ def _line(library: Library, use: Use) -> str:
 def _out_of_time(facts: Facts) -> list[Finding]:
     if not facts.not_reached:
         return []
+    were = "was" if facts.not_reached == 1 else "were"
     return [
         Finding(
             NAME,
             Level.NOTE,
-            f"{facts.not_reached} libraries were not looked at for AVX-512",
+            f"{_libraries(facts.not_reached)} {were} not looked at for AVX-512",
             evidence=(f"{facts.looked_at} were, in {seconds(facts.budget_s)}",),
             consequence="one of them may use what this CPU lacks",
             remedy=("holdfast doctor --deep  # takes up to two minutes",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from holdfast.diagnosis.wording import size
+from holdfast.diagnosis.wording import plural, size
 from holdfast.doctor import nvidia
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
@@ -79,7 +79,7 @@ def _cgroup(facts: Facts) -> list[Finding]:
         Finding(
             NAME,
             Level.WARNING,
-            f"{size(facts.cgroup_bytes)} of memory for {facts.gpus} GPUs leave little to pin",
+            f"{size(facts.cgroup_bytes)} of memory for {plural(facts.gpus, 'GPU')} leave little to pin",
             evidence=(f"the limit of the cgroup is {size(facts.cgroup_bytes)}",),
             consequence="pinned batches cannot be swapped or reclaimed: the kernel kills a worker, or the trainer",
             remedy=(

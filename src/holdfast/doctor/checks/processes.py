@@ -88,7 +88,8 @@ def judge(facts: Facts) -> list[Finding]:
     tight = [limit for limit in facts.limits if limit.most - limit.used < _EACH * (facts.cpus + 2)]
     if not tight:
         left = min((limit.most - limit.used for limit in facts.limits), default=None)
-        return [ok(NAME, "no limit that matters" if left is None else f"{left} more processes and threads can be had")]
+        room = "no limit that matters" if left is None else f"of processes and threads {left} more can be had"
+        return [ok(NAME, room)]
     return [_finding(facts, limit) for limit in tight]
 
 
@@ -97,7 +98,7 @@ def _finding(facts: Facts, limit: Limit) -> Finding:
     return Finding(
         NAME,
         Level.PROBLEM if left < facts.cpus + 2 else Level.WARNING,  # a worker for each CPU, and their supervisor
-        f"only {left} more processes or threads can be had",
+        f"of processes and threads only {left} more can be had",
         evidence=(f"limit {limit.what}: {limit.used} of {limit.most} are there",),
         consequence='workers cannot be started, or their threads: "Resource temporarily unavailable"',
         remedy=(limit.remedy,),

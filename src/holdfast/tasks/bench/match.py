@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from holdfast.diagnosis.wording import plural
 from holdfast.tasks.bench.opponent import LostError, NotPlayableError, Opponent
 from holdfast.tasks.bench.results import HOLDFAST, LOADERS, RAISED, TORCH, Cell, Round, Side
 
@@ -104,8 +105,7 @@ class Match:
         )
 
     def _play(self, name: str, side: _SideSoFar, order: dict[str, Any], what: str) -> None:
-        count = order["workers"]
-        self._tell(f"{what} {name}, {count} worker{'s' if count != 1 else ''}")
+        self._tell(f"{what} {name}, {plural(order['workers'], 'worker')}")
         if side.ended is not None:
             return
         try:
@@ -124,7 +124,7 @@ class Match:
         hung_with = self._hung_with.get(name)
         if hung_with is None or (name == HOLDFAST and self._plan.ends_hung_samples and hung_with == 0 < workers):
             return None
-        return f"not tried: it hung with {hung_with} workers"
+        return f"not tried: it hung with {plural(hung_with, 'worker')}"
 
     def _is_random(self, sides: Mapping[str, _SideSoFar], order: dict[str, Any]) -> bool:
         """Asked only where batches differ: whether torch's differ from its own."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.diagnosis.wording import plural
 from holdfast.records.reader import Run
 
 _OBJECT = re.compile(r"<[^<>]{1,200}>")  # as records/lines.py writes what has no plain form
@@ -163,8 +164,8 @@ def check_within(index: Any, length: int | None, case: Case) -> None:
         return
     then = f" The run's had {case.dataset_length}." if case.dataset_length is not None else ""
     raise CannotReplayError(
-        f"Sample {index} is beyond this dataset, which has {length} samples.{then} Name the dataset of that run: "
-        f"--dataset MODULE:OBJECT."
+        f"Sample {index} is beyond this dataset, which has {plural(length, 'sample')}.{then} Name the dataset of that "
+        f"run: --dataset MODULE:OBJECT."
     )
 
 
@@ -172,7 +173,8 @@ def _no_such(run: Run, number: int) -> str:
     known = sorted(entry["number"] for entry in run.incidents if isinstance(entry.get("number"), int))
     if not known:
         return f"Run {run.id} has no incident: nothing went wrong in it."
-    damaged = f" {run.damaged_lines} lines of its record are damaged." if run.damaged_lines else ""
+    are = "is" if run.damaged_lines == 1 else "are"
+    damaged = f" {plural(run.damaged_lines, 'line')} of its record {are} damaged." if run.damaged_lines else ""
     more = " There were more than its record holds." if run.is_full else ""
     span = f"{run.id}.{known[0]}" if len(known) == 1 else f"{run.id}.{known[0]} to {run.id}.{known[-1]}"
     return f"Run {run.id} has no incident {number}, but {span}.{damaged}{more} 'holdfast replay {run.id}' lists them."

@@ -100,7 +100,7 @@ def _facts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if data["loaders_in_process"]:
         yield "", f"{data['loaders_in_process']} of them with num_workers=0, where a crash ends the script"
     if data["loaders_in_process"] < data["loaders"] or data["batches"]:
-        yield "delivered", f"{data['batches']:,} batches, {data['samples']:,} samples"
+        yield "delivered", f"{_of(data['batches'], 'batch', 'es')}, {_of(data['samples'], 'sample')}"
         share = "" if data["waited_share"] is None else f", {data['waited_share']:.0%} of the time"
         yield "waited", f"{_seconds(data['waited_s'])} for batches{share}"
         yield "restarts", f"{data['restarts']:,}" + (f", and {data['recycled']:,} recycled" if data["recycled"] else "")
@@ -114,8 +114,8 @@ def _why(data: dict[str, Any]) -> str:
     return "what happened, and what to do" if data["incidents"] else "where the time went"
 
 
-def _of(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _of(number: int, what: str, ending: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else ending}"
 
 
 def _seconds(seconds: float) -> str:

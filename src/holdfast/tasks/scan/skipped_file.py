@@ -38,9 +38,10 @@ def read(path: Path, length: int | None) -> dict[int, str]:
     header = _parsed(lines[0]) if lines else _HEADER | {"dataset_length": length}
     if header.get("holdfast") != _HEADER["holdfast"]:
         raise NotOurs("it is not a file of skipped samples")
-    if header.get("dataset_length") != length:
+    then = header.get("dataset_length")
+    if then != length:
         raise OfAnotherLength(
-            f"it is of a dataset of {header.get('dataset_length')} samples, and this one has {length}"
+            f"it is of a dataset of {then} sample{'' if then == 1 else 's'}, and this one has {length}"
         )
     entries = map(_parsed, lines[1:])
     return {entry["index"]: str(entry.get("reason", "")) for entry in entries if type(entry.get("index")) is int}

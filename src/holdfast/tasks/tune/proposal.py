@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from holdfast.report.words import plural
 from holdfast.tasks.tune import sizing
 from holdfast.tasks.tune.facts import Measured, Point
 from holdfast.tasks.tune.rates import GAIN
@@ -166,8 +167,8 @@ def _why_crowd(number: int, measured: Measured) -> str:
     if number <= cpus:
         return ""
     return (
-        f"more than the {cpus} CPUs pay, since samples wait {measured.samples.waiting_share:.0%} of their time "
-        f"(torch and holdfast warn of it all the same)"
+        f"more than the {plural(cpus, 'CPU')} pay, since samples wait {measured.samples.waiting_share:.0%} of their "
+        f"time (torch and holdfast warn of it all the same)"
     )
 
 
@@ -235,7 +236,12 @@ def choose_limit(measured: Measured, need: Need, num_workers: int, ahead: int) -
         return wanted, f"{seen}; {times}, for samples larger than those seen: only a worker that runs away meets it"
     limit = max(sizing.rounded_down(affordable), sizing.rounded_up(LIMIT_LEAST_TIMES * peak))
     if limit <= affordable:
-        return limit, f"{seen}; {num_workers} workers that all take so much still fit in what is left"
+        all_of_them = (
+            f"{num_workers} workers that all take so much still fit"
+            if num_workers > 1
+            else "a worker that takes so much still fits"
+        )
+        return limit, f"{seen}; {all_of_them} in what is left"
     return limit, f"{seen}; little above that, since memory is short: not all workers can have so much at once"
 
 
@@ -272,9 +278,8 @@ def _whole(nbytes: int) -> int:
 def choose_timeout(measured: Measured) -> tuple[int, str]:
     samples = measured.samples
     value = sizing.rounded_up_s(max(TIMEOUT_LEAST_S, TIMEOUT_TIMES * samples.slowest_s))
-    which = (
-        "first sample of a worker" if samples.first_s > samples.seconds.max else f"slowest of {samples.count:,} samples"
-    )
+    slowest = f"slowest of {plural(samples.count, 'sample')}"
+    which = "first sample of a worker" if samples.first_s > samples.seconds.max else slowest
     if value <= TIMEOUT_LEAST_S:
         why = f"no less than {TIMEOUT_LEAST_S} s, since a disk or a network that stalls is no hang"
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from holdfast.diagnosis.wording import plural
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.tasks.examine.seen import Lost, Made, Raised, Seen, duration
 
@@ -26,7 +27,7 @@ def judge(seen: Seen) -> list[Finding]:
 
 def _summary(made: Made) -> str:
     length = "an iterable dataset" if made.is_iterable else "no length"
-    count = length if made.length is None else f"{made.length} samples"
+    count = length if made.length is None else plural(made.length, "sample")
     return f"{made.type_name}, {count}, imported and made in {duration(made.seconds)}"
 
 
