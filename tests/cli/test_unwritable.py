@@ -15,7 +15,7 @@ import pytest
 from waits import PATIENCE_S
 
 COMMANDS = [
-    pytest.param(("--help",), id="help"),
+    pytest.param(("--help",), id="help", marks=pytest.mark.long),
     pytest.param(("top", "--once"), id="text"),
     pytest.param(("top", "--json"), id="json"),
     pytest.param(("scan", "few_numbers.py:few"), id="scan", marks=pytest.mark.long),
