@@ -30,6 +30,8 @@ def check() -> None:
 
 def is_stdout_lost() -> bool:
     """Whether that was it, when something could not be written: it does not take a newline either."""
+    if sys.stdout is None:  # of `holdfast run`, for which it may be closed
+        return False
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
