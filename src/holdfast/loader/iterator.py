@@ -1,4 +1,4 @@
-"""The iterator of one loader: schedule, slots and workers, brought together by the thread that calls `next()`.
+"""The iterator of one loader: how a batch comes about. Its start, its epochs and its end are in `with_workers.py`.
 
     sampler ──► assign ──► slot granted ──► worker ──► header ──► schedule ──► decode ──► the user's batch
                    ▲                                                 │
@@ -13,190 +13,36 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import sys
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
-from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import pin_memory as torch_pin
 
 from holdfast.diagnosis import descriptors
 from holdfast.errors import TooManySkipped, WorkerError
-from holdfast.loader import allowance
-from holdfast.loader.allowance import Allowance
-from holdfast.loader.at_exit import end_at_exit, hold_daemon_thread
-from holdfast.loader.bad_samples import BadSamples, Fate
-from holdfast.loader.display import Display
-from holdfast.loader.instructions import init_fn_of, is_iterable, job_of_loader
-from holdfast.loader.interrupts import Errand, Refuge, came_from_handler
-from holdfast.loader.ledger import Ledger
+from holdfast.loader.at_exit import hold_daemon_thread
+from holdfast.loader.bad_samples import Fate
+from holdfast.loader.interrupts import Refuge, came_from_handler
 from holdfast.loader.losses import lost_with
-from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.raising import raise_again, raise_failure
-from holdfast.loader.rations import Rations
-from holdfast.loader.rescue import Rescue
-from holdfast.loader.schedule import Schedule, Step
-from holdfast.loader.stats import Counters
+from holdfast.loader.schedule import Step
 from holdfast.loader.supply import ASKING, Supply
-from holdfast.loader.units import Units, UnitState
+from holdfast.loader.units import UnitState
+from holdfast.loader.with_workers import IteratorWithWorkers
 from holdfast.transport import layout
-from holdfast.transport.forks import drop_passed_guards
-from holdfast.transport.slots import SlotPool
-from holdfast.workers.backend import BackendFactory, Event, UnitDone, WorkerHandle, WorkerLost
+from holdfast.workers.backend import Event, UnitDone, WorkerLost
 from holdfast.workers.failures import Failure
 from holdfast.workers.in_flight import DescriptorsRanOut
-from holdfast.workers.limits import raise_descriptor_limit
-from holdfast.workers.messages import Epoch, Kind, Reason
-from holdfast.workers.rng import mix
+from holdfast.workers.messages import Kind, Reason
 
-_GRACE_S = 3.0  # for workers to finish what they have in hand when the iterator is closed
-_SPARE_SLOTS = 3  # beyond those under way: what the user holds while asking for more
 _FOREVER_S = 1e9
 
 
-class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
-    """Stands where torch's multi-process iterator stands, and keeps what other code reads of it."""
-
-    def __init__(self, loader: Any, make_backend: BackendFactory) -> None:
-        self._shutdown = True  # until there is something to shut down
-        self._owner_pid = os.getpid()
-        torch_loader._BaseDataLoaderIter.__init__(self, loader)
-        self._prefetch_factor = loader.prefetch_factor
-        self._in_order = loader.in_order
-        if self._prefetch_factor <= 0:
-            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
-        self._worker_init_fn = init_fn_of(self, loader.worker_init_fn)
-        self._counters: Counters = loader._counters
-        self._sampler = loader.sampler
-        self._ledger: Ledger = loader._ledger
-        self._policy = self._ledger.policy
-        self._ledger.take_seed(int(self._base_seed))
-        self._bad = BadSamples(self._ledger, ahead=self._num_workers * self._prefetch_factor)
-        self._begin_epoch()
-        self._lost_streams: dict[int, BaseException] = {}  # by worker id: why its iterable goes no further
-        self._broken: BaseException | None = None
-        self._finished = False  # the epoch was delivered to its end
-        self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
-        self._is_clean = True  # the last call of next() ended as it should
-        self._handling: Event | None = None
-        self._refuge: Refuge | None = None
-        self._resting: Errand | None = None  # since an interrupt there are no workers
-        self._is_waiting = False
-        self._first_unit = 0  # of this epoch
-        self._budget = self._policy.resolve_budget(allowance.resolve)
-        self._schedule = self._new_schedule(first_unit=0)
-        self._pool = self._make_pool(loader, self._schedule.capacity + _SPARE_SLOTS)
-        self._backend = make_backend(
-            job_of_loader(self, self._ledger, self._epoch(), self._budget), self._pool, loader.multiprocessing_context
-        )
-        self._ledger.run.begin(loader, self._backend.start_method, self._budget)
-        self._units = Units(self._pool, self._backend)
-        myself = weakref.proxy(self)  # a cycle would keep a dropped iterator, and its workers, until the collector runs
-        self._rations = Rations(self._make_allowance(), self._units, self._backend, myself)
-        self._rations.begin_epoch(self._schedule)
-        unit_size = (loader.batch_size or 1) if self._is_iterable else 0
-        self._progress = WorkersProgress(self._num_workers, unit_size, self._units, self._pool, self._backend)
-        self._progress.begin_epoch(self._epoch(), self._first_unit)
-        self._rescue = Rescue(
-            self._ledger,
-            self._units,
-            self._progress,
-            self._bad,
-            myself,
-            is_iterable=self._is_iterable,
-            num_workers=self._num_workers,
-            start_method=self._backend.start_method,
-        )
-        self._display = Display(self._ledger, self._backend)
-        self._display.begin_epoch(self._bad.epoch, self._first_unit)
-        self._shutdown = False
-        end_at_exit(self)
-        raise_descriptor_limit()
-        try:
-            self._backend.start()
-            # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
-            torch_loader._BaseDataLoaderIter._reset(self, loader, True)
-            self._prefetch()
-        except BaseException:
-            self._shutdown_workers()
-            raise
-
-    def _make_pool(self, loader: Any, warm_slots: int) -> SlotPool:
-        return SlotPool(warm_slots)
-
-    def _make_allowance(self) -> Allowance:
-        return Allowance(
-            self._budget,
-            self._num_workers,
-            self._schedule.capacity,
-            backend=self._backend,
-            pool=self._pool,
-            units=self._units,
-        )
-
-    def _epoch(self) -> Epoch:
-        seed = mix(self._ledger.seed, self._bad.epoch) if self._policy.rng == "sample" else None
-        return Epoch(self._shared_seed, seed)
-
-    def _begin_epoch(self) -> None:
-        self._ledger.epoch += 1
-        self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, self._count_samples())
-
-    def _count_samples(self) -> int | None:
-        """How many samples the epoch has, where that is known and somebody wants to know."""
-        if not isinstance(self._policy.max_skipped, float):
-            return None
-        counted: Any = self._dataset if self._is_iterable else self._sampler
-        return len(counted)
-
-    @property
-    def _is_iterable(self) -> bool:
-        return is_iterable(self)
-
-    def _new_schedule(self, first_unit: int) -> Schedule:
-        return Schedule(self._num_workers, self._prefetch_factor, in_order=self._in_order, first_unit=first_unit)
-
-    @property
-    def _workers(self) -> list[WorkerHandle]:  # type: ignore[override]  # torch's are processes it started itself
-        try:
-            return list(self._backend.workers)
-        except WorkerError as error:
-            self._backend_failed(error)
-            raise
-
-    # -- epochs ----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether nothing more can come, in this epoch or another: its workers have been ended."""
-        return self._broken is not None
-
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """A new epoch with the same workers. Results of the old one that still come are dropped by their number."""
-        torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
-        if self._broken is not None:
-            raise self._broken
-        if self._resting is not None:
-            self._end_rest()
-            self._backend.start_over()
-        for unit in self._rations.let_go():
-            self.order(unit)
-        self._units.give_up_finished()
-        self._due, self._is_clean = None, True
-        self._lost_streams.clear()
-        self._finished = False
-        self._first_unit = self._schedule.next_unit
-        self._schedule = self._new_schedule(first_unit=self._first_unit)
-        self._rations.begin_epoch(self._schedule)
-        self._begin_epoch()
-        self._progress.begin_epoch(self._epoch(), self._first_unit)
-        self._display.begin_epoch(self._bad.epoch, self._first_unit)
-        self._backend.resume(self._epoch())
-        self._prefetch()
+class LoaderIterator(IteratorWithWorkers):
+    """Brings schedule, slots and workers together."""
 
     # -- giving out work -------------------------------------------------------------------------------------------
 
@@ -331,15 +177,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
 
-    def _rest(self) -> None:
-        """End the workers; should somebody go on with this iterator, they are started over anyway. A notebook does not
-        go on, and it keeps the traceback, which keeps this iterator: for hours, and the workers with it.
-        """
-        if self._refuge is None and not self._shutdown:
-            self._is_clean = False
-            self._resting = Errand(self._backend.end_all)
-            self._resting.run()
-
     def _mend_and_advance(self) -> Any:
         """In the refuge: what was cut short is put in order, once; then as ever."""
         self._end_rest()
@@ -349,11 +186,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             except WorkerError as error:
                 self._backend_failed(error)
         return self._advance()
-
-    def _end_rest(self) -> None:
-        if self._resting is not None:
-            self._resting.wait()
-            self._resting = None
 
     def _mend(self) -> None:
         """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
@@ -455,12 +287,6 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         hold_daemon_thread()
         self._take_in_all(events)
 
-    def _worker_pids(self) -> dict[int, int]:
-        """By worker id, of those that run."""
-        if not self._num_yielded or self._shutdown or self._resting is not None:
-            return {}  # to ask for all of them before the first batch may be to wait until they are started
-        return {k: worker.pid for k, worker in enumerate(self._backend.workers) if worker.pid is not None}
-
     def _take_in_all(self, events: deque[Event]) -> None:
         while events:
             event = self._handling = events[0]
@@ -551,7 +377,7 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
             self._backend.retire(worker_id)
         self._send_more()
 
-    # -- what becomes of a unit that did not come out as it should (rescue.Deliveries) --------------------------------
+    # -- what becomes of a unit that did not come out as it should (rescue.Deliveries; `give_up`: with_workers.py) -----
 
     def is_active(self, worker_id: int) -> bool:
         return self._persistent_workers or self._schedule.is_active(worker_id)
@@ -606,45 +432,3 @@ class LoaderIterator(torch_loader._MultiProcessingDataLoaderIter):
         if expected:
             self.fail(expected[0], error)
         # else: it had finished all it was given, and the error is delivered when its turn comes (_assign_next)
-
-    def give_up(self, error: BaseException) -> None:
-        """Nothing more can come. The error is raised by this and every later `next()`."""
-        self._broken = error
-        self._shutdown_workers()
-
-    def _backend_failed(self, error: WorkerError) -> None:
-        """There are no workers any more, and none can be started."""
-        self._rescue.backend_failed(error)
-        self.give_up(error)
-
-    # -- the end ---------------------------------------------------------------------------------------------------
-
-    def _shutdown_workers(self, grace_s: float = _GRACE_S) -> None:
-        """End all workers. Bounded in time, whatever they do; harmless when called again."""
-        if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
-            return
-        self._shutdown = True
-        if self._refuge is not None:
-            self._refuge.end()
-        self._end_rest()
-        self._count_new_interpreters()
-        self._display.hide()
-        try:
-            self._backend.stop(grace_s)
-        except BaseException:
-            self._backend.stop(0.0)  # an interrupt: once more, without patience, so that nothing is left behind
-            raise
-        finally:
-            self._display.close()
-            for unit in self._units:
-                self._units.give_up(unit)
-            self._progress.close()
-            self._pool.close()
-            drop_passed_guards()
-
-    def _count_new_interpreters(self) -> None:
-        self._counters.new_interpreters = self._backend.new_interpreters or self._counters.new_interpreters
-
-    def __del__(self) -> None:
-        if not sys.is_finalizing() and not getattr(self, "_shutdown", True):
-            self._shutdown_workers()

@@ -183,6 +183,7 @@ class Rations:
             else:
                 self._orders.order(unit)
 
-    def let_go(self) -> list[int]:
-        """All that wait: the epoch they are of was left, and workers do what they were given."""
-        return [unit for unit in self._held.let_go() if unit in self._units]
+    def order_all(self) -> None:
+        """Order all that wait: the epoch they are of was left, and workers do what they were given."""
+        for unit in [unit for unit in self._held.let_go() if unit in self._units]:
+            self._orders.order(unit)
