@@ -10,10 +10,13 @@ import gc
 import itertools
 import multiprocessing
 import multiprocessing.process
+import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from multiprocessing import forkserver, resource_tracker
+from types import FrameType
 from typing import Any
 
 _OURS = "holdfast.workers.supervisor"  # imports torch
@@ -82,16 +85,48 @@ def unnumbered() -> Iterator[None]:
 def interrupts_held_back() -> Iterator[None]:
     """A Ctrl-C reaches every process of the terminal, and a notebook's interrupt every process of its kernel. A new one
     must not die of it, with a traceback, while it imports: it starts with SIGINT blocked, and unblocks it when it
-    ignores it. And here it must not come between a start and our taking note of it.
+    ignores it. And here it must not come between a start and our taking note of it: it comes at the end.
     """
-    if sys.platform == "win32":
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if sys.platform != "win32" else None
     try:
+        with _told_later():
+            yield
+    finally:
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _told_later() -> Iterator[None]:
+    """What this thread blocks, the kernel gives to another, of which a notebook's kernel has some; and Python runs the
+    handler here all the same. So another one stands in for it, which only takes note.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # no handler is run in this thread, or none of Python's
+        return
+    stand_in = _StandIn(handler)
+    try:
+        signal.signal(signal.SIGINT, stand_in)
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        if stand_in.was_called:
+            signal.raise_signal(signal.SIGINT)
+
+
+class _StandIn:
+    """Takes note of an interrupt. In a fork of this process it is as the handler that it stands for."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self.handler = handler
+        self.was_called = False
+        self._pid = os.getpid()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            self.handler(number, frame)
+        self.was_called = True
 
 
 def ignore_interrupts() -> Any:
@@ -99,4 +134,4 @@ def ignore_interrupts() -> Any:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    return before
+    return before.handler if isinstance(before, _StandIn) else before
