@@ -17,6 +17,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 MB = 1 << 20
 KEPT: list[Any] = []
 """By this process."""
+_SEEN_S = 0.5  # for how long memory is held that a supervisor is to see, which looks five times a second
 
 
 class Hungry(Dataset[torch.Tensor]):
@@ -142,7 +143,7 @@ class DyingStream(IterableDataset[torch.Tensor]):
                 self.marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             scratch = np.ones((self.taken_mb if is_again else 1) * MB, dtype=np.uint8)
-            time.sleep(0.5 if is_again else 0.01)
+            time.sleep(_SEEN_S if is_again else 0.01)
             assert scratch[-1]
             del scratch  # before the next is made, or there would be two
             yield torch.tensor([index])

@@ -22,6 +22,7 @@ SAMPLES = 120
 RAISES, SEGFAULTS, EXITS, HANGS, EATS, UNFINISHED = 7, 20, 33, 46, 59, 72
 BAD = {RAISES, SEGFAULTS, EXITS, HANGS, EATS, UNFINISHED}
 GREY, DOUBLE, NOTHING, SLOW, LARGE = 85, 90, 95, 100, 110
+SLOW_S = 0.2  # what the slow one takes
 ODD = {GREY, DOUBLE, NOTHING}
 
 
@@ -35,7 +36,7 @@ class Faulty(Dataset[Any]):
         if index in BAD:
             _fail(index)
         if index == SLOW:
-            time.sleep(0.2)
+            time.sleep(SLOW_S)
         if index == 1:
             print("a dataset that prints", flush=True)
         if index == NOTHING:

@@ -43,7 +43,9 @@ def test_an_interrupt_while_new_processes_start_is_the_main_processs_alone(metho
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_an_interrupt_ends_the_workers_and_the_epoch_can_go_on(persistent: bool, usr1: signal.Signals) -> None:
+def test_an_interrupt_ends_the_workers_and_the_epoch_can_go_on(
+    persistent: bool, usr1: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who keeps the traceback, as a notebook does, keeps no process; who goes on gets every batch."""
 
     def interrupt(*_: object) -> None:
@@ -54,7 +56,13 @@ def test_an_interrupt_ends_the_workers_and_the_epoch_can_go_on(persistent: bool,
     loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=persistent)
     iterator = iter(loader)
     delivered = [next(iterator)[0, 0].item(), next(iterator)[0, 0].item()]
-    dataset.is_awaited.fill_(1)
+    wait = iterator._backend.wait
+
+    def say_and_wait(timeout_s: float) -> object:
+        dataset.is_awaited.fill_(1)
+        return wait(timeout_s)
+
+    monkeypatch.setattr(iterator._backend, "wait", say_and_wait)
     with pytest.raises(KeyboardInterrupt) as caught:
         next(iterator)
     pids = worker_pids(iterator)
@@ -81,7 +89,6 @@ class InterruptsItsLoader(Numbers):
         if index == 4 and not self.done.item():
             while not self.is_awaited.item():
                 time.sleep(0.01)
-            time.sleep(0.2)  # until it is inside next()
             self.done.fill_(1)
             os.kill(self.owner, self.number)
             stay("asleep")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from helpers import stay
 from holdfast import DataLoader
 from hungry import KEPT, MB, Leaking
 
@@ -96,7 +96,9 @@ def test_a_sample_that_asks_for_too_much_at_once_is_blamed_at_once() -> None:
 
 
 class LeakingShared(Dataset[torch.Tensor]):
-    """Keeps shared memory, which the kernel's limit does not count: the supervisor sees it."""
+    """Keeps shared memory, which the kernel's limit does not count: the supervisor sees it, in its own time. With far
+    too much of it a sample stays until its worker is ended.
+    """
 
     def __len__(self) -> int:
         return 12
@@ -105,7 +107,8 @@ class LeakingShared(Dataset[torch.Tensor]):
         kept = mmap.mmap(-1, 60 * MB)
         kept.write(b"x" * len(kept))
         KEPT.append(kept)
-        time.sleep(0.25)
+        if len(KEPT) == 6:
+            stay("asleep")
         return torch.tensor(index)
 
 

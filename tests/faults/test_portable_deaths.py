@@ -272,20 +272,23 @@ def test_the_sample_is_named_after_its_retries(how: str, kind: type[Exception]) 
             check_batch(batch, number)
 
 
+SAMPLE_S, LIMIT_S, STEP_S = 0.4, 1.5, 1.8  # one sample takes less than the limit; a batch of them, and a step, more
+
+
 class Slow(Numbers):
     """No sample takes long; a batch does, and so does the step before the next one."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.4)
+        time.sleep(SAMPLE_S)
         return super().__getitem__(index)
 
 
 def test_the_limit_is_for_one_sample_and_runs_while_we_wait() -> None:
     """Many samples in a row, and a long step of the main process, are no hang."""
-    with portable(Slow(12), sample_timeout=1.5) as loader:
+    with portable(Slow(12), sample_timeout=LIMIT_S) as loader:
         for number, batch in enumerate(loader):
             check_batch(batch, number)
-            time.sleep(1.8)
+            time.sleep(STEP_S)
         assert not loader.incidents
 
 
