@@ -32,8 +32,10 @@ class Refuge:
         self._thread = threading.Thread(target=_serve, args=(self._desk,), name="holdfast-next", daemon=True)
         try:
             self._thread.start()
-        except BaseException:  # a handler that raises while it is waited for: nobody will know of this thread
+        except BaseException as error:  # a handler that raises while it is waited for: nobody will know of this thread
             self._desk.orders.put(None)
+            if isinstance(error, KeyError) and error.__context__ is not None and came_from_handler(error.__context__):
+                raise error.__context__ from None  # Thread.start() stumbled over a thread that was there already
             raise
 
     def call(self, work: Callable[[], Any]) -> Any:
