@@ -62,7 +62,6 @@ class LoaderIterator(IteratorWithWorkers):
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
         error: BaseException | None = None
-        state: UnitState | None = UnitState(b"")
         try:
             state = self._supply.peek()
         except Exception as raised:
@@ -72,7 +71,7 @@ class LoaderIterator(IteratorWithWorkers):
                 self._rescue.note_own(raised, ASKING)
                 raise
             # Delivered at its own place: the batches before it are good and are not lost.
-            error = raised
+            state, error = UnitState(b""), raised
         assigned = self._schedule.assign() if state is not None else None
         if state is None or assigned is None:
             return

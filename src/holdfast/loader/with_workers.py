@@ -49,8 +49,8 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         self._shutdown = True  # until there is something to shut down
         self._owner_pid = os.getpid()
         torch_loader._BaseDataLoaderIter.__init__(self, loader)
-        self._prefetch_factor = loader.prefetch_factor
-        self._in_order = loader.in_order
+        self._is_iterable = is_iterable(self)
+        self._prefetch_factor, self._in_order = loader.prefetch_factor, loader.in_order
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._worker_init_fn = init_fn_of(self, loader.worker_init_fn)
@@ -136,10 +136,6 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
             return None
         counted: Any = self._dataset if self._is_iterable else self._sampler
         return len(counted)
-
-    @property
-    def _is_iterable(self) -> bool:
-        return is_iterable(self)
 
     def _new_schedule(self, first_unit: int) -> Schedule:
         return Schedule(self._num_workers, self._prefetch_factor, in_order=self._in_order, first_unit=first_unit)
