@@ -99,7 +99,8 @@ def test_without_workers_there_are_none_to_be_seen(tmp_path: Path) -> None:
     """The run is listed all the same."""
     (tmp_path / "hang").touch()
     with Program("hang_at_sample.py", "linux", str(SAMPLE), str(tmp_path / "hang"), "0") as program:
-        wait_until(seen, PATIENCE_S, "the run")
+        # alive from the moment that its record is there, before anything stands in it
+        wait_until(lambda: (one := seen()) is not None and one.run.start, PATIENCE_S, "the run")
         now = seen()
         assert now is not None
         assert (now.is_fresh, now.workers) == (False, ())
