@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from rich.console import Console
 
 pytest.importorskip("torch")
+from holdfast import WorkerCrashed
+from holdfast.cli.demo import QUICK, run_speed
+from holdfast.cli.demo_tables import print_no_speed
+from holdfast.demo import speed
 from holdfast.demo.faults import FAULTS
 from holdfast.demo.outcomes import FINISHED, Outcome, PassedOver, problems_of
 from holdfast.demo.stock import run_epochs
@@ -23,16 +30,18 @@ LIMIT_S = 120.0
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "demo.json").read_text())
 
 
-def holdfast_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m holdfast` with these arguments, to its end."""
-    command = [sys.executable, "-m", "holdfast", *arguments]
+def holdfast_command(
+    *arguments: str, before: tuple[str, ...] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m holdfast` with these arguments, to its end. `before`: what is to run it."""
+    command = [*before, sys.executable, "-m", "holdfast", *arguments]
     environment = os.environ | variables
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
 
 
-def figures(*arguments: str, **variables: str) -> dict[str, Any]:
+def figures(*arguments: str, before: tuple[str, ...] = (), **variables: str) -> dict[str, Any]:
     """Run the demo with --json; return what it printed, once it has ended with 0 and without a word on stderr."""
-    done = holdfast_command("demo", "--quick", "--batches", "4", "--json", *arguments, **variables)
+    done = holdfast_command("demo", "--quick", "--batches", "4", "--json", *arguments, before=before, **variables)
     assert (done.returncode, done.stderr) == (0, "")
     data: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(data, SCHEMA)
@@ -147,6 +156,43 @@ def test_an_interrupted_demo_leaves_the_terminal_in_order(home: Path) -> None:
         end = shell.shows(f"{PROMPT} 1")
         assert "Traceback" not in end
         assert shell.tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_torch_that_cannot_do_the_work_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no room, or dies of a bus error, where /dev/shm is small, as in containers. What ours raises is raised."""
+    died = RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")
+    died.__cause__ = RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. ")
+    monkeypatch.setattr(speed, "count_equal", raising(died))
+    result = run_speed(Console(file=io.StringIO()), 2, 4, QUICK)
+    assert (result.batches, result.equal, result.ratio) == (4, 0, None)
+    told = io.StringIO()
+    print_no_speed(Console(file=told), str(result.torch_failed))
+    assert "could not do it here: RuntimeError: DataLoader worker (pid 7) is killed" in " ".join(
+        told.getvalue().split()
+    )
+    monkeypatch.setattr(speed, "count_equal", raising(WorkerCrashed("sample 3")))
+    with pytest.raises(WorkerCrashed):
+        run_speed(Console(file=io.StringIO()), 2, 4, QUICK)
+
+
+@pytest.mark.root
+@pytest.mark.long
+def test_the_demo_in_a_container_with_a_small_dev_shm(home: Path) -> None:
+    """64 MB, in a mount namespace of its own: too little for torch's batches, and no matter to ours."""
+    mount = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+    probe = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, timeout=30, check=False)
+    if probe.returncode != 0:
+        pytest.skip("needs root and `unshare --mount` to mount a small /dev/shm")
+    data = figures(before=("unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"))
+    assert data["whole"]
+    assert data["speed"]["torch_failed"] is not None
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 
 from holdfast import options, report
 from holdfast.cli import console
-from holdfast.cli.demo_tables import print_faults, print_intro, print_speed, print_summary
+from holdfast.cli.demo_tables import print_faults, print_intro, print_no_speed, print_speed, print_summary
 from holdfast.cli.demo_view import shown
+from holdfast.errors import HoldfastError
 from holdfast.records import reader
 
 if TYPE_CHECKING:
@@ -86,10 +87,14 @@ def demo(workers: int, on_error: Literal["skip", "replace"], batches: int, quick
     if as_json:
         console.print_json(as_data(faults, speed, page))
     else:
-        print_speed(out, speed, workers, scale.rounds)
+        if speed.torch_failed is None:
+            print_speed(out, speed, workers, scale.rounds)
+        else:
+            print_no_speed(out, speed.torch_failed)
         print_summary(out, faults, speed, page)
         _name_next(talk, faults.holdfast)
-    sys.exit(console.PROBLEMS if faults.holdfast.problems or speed.equal < speed.batches else console.HEALTHY)
+    differs = speed.torch_failed is None and speed.equal < speed.batches
+    sys.exit(console.PROBLEMS if faults.holdfast.problems or differs else console.HEALTHY)
 
 
 def _write_report(run_id: str | None) -> Path | None:
@@ -147,6 +152,18 @@ def _title(names: list[str]) -> str:
 
 def run_speed(talk: Console, workers: int, batches: int, scale: Scale) -> SpeedResult:
     """Compare the batches of both loaders; if they are equal, time them."""
+    from holdfast.demo.speed import SpeedResult
+    from holdfast.demo.stock import in_words
+
+    try:
+        return _compare_and_time(talk, workers, batches, scale)
+    except HoldfastError:
+        raise
+    except RuntimeError as error:  # torch tells of a dead worker by a signal handler, wherever this process is
+        return SpeedResult(batches, 0, {}, in_words(error))
+
+
+def _compare_and_time(talk: Console, workers: int, batches: int, scale: Scale) -> SpeedResult:
     from holdfast.demo.speed import SpeedResult, count_equal, loader_makers, medians, timed_rounds
 
     makers = loader_makers(workers, batches)

@@ -121,6 +121,14 @@ def _speed_table(result: SpeedResult) -> Table:
     return table
 
 
+def print_no_speed(console: Console, torch_failed: str) -> None:
+    """Print why there is nothing to compare with."""
+    from holdfast.demo.speed import WORK
+
+    console.print(f"Now without faults: {WORK}. torch's loader could not do it here:")
+    console.print(Text(torch_failed.splitlines()[-1], style="red"), soft_wrap=True)
+
+
 def print_summary(console: Console, faults: FaultsResult, speed: SpeedResult, page: Path | None) -> None:
     """Print all of it in a few lines: the last thing that is read, and on a small terminal the only one."""
     from holdfast.demo.faults import BATCHES

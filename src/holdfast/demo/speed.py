@@ -66,6 +66,8 @@ class SpeedResult:
     batches: int
     equal: int
     medians: dict[str, Timing]
+    torch_failed: str | None = None
+    """Why torch's loader could not do it, as where /dev/shm is small: nothing could be compared then."""
 
     @property
     def ratio(self) -> float | None:

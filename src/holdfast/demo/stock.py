@@ -111,14 +111,14 @@ def _run(loader: DataLoader[int]) -> str:
             _say({"batch": batch.tolist()})
             time.sleep(STEP_S)
     except Exception as error:
-        return "\n".join(map(_line_of, _with_cause(error)))
+        return in_words(error)
     return FINISHED
 
 
-def _with_cause(error: BaseException) -> list[BaseException]:
+def in_words(error: BaseException) -> str:
     """An error and, where it says anything, the one it was raised from: a traceback shows both."""
     cause = error.__cause__
-    return [error] if cause is None or not str(cause) else [error, cause]
+    return "\n".join(map(_line_of, [error] if cause is None or not str(cause) else [error, cause]))
 
 
 def _line_of(error: BaseException) -> str:
