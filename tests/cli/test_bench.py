@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def without_speed(problems: list[str]) -> list[str]:
 
 
 def test_both_loaders_deliver_the_same_and_are_timed(tmp_path: Path) -> None:
-    """Shuffled, with random numbers, in this process and in workers; no record is left of it."""
+    """Shuffled, with random numbers and the order of a set, in this process and in workers; no record is left of it."""
     data = figures("benched:Good", "--workers", "0,2", "--shuffle", *SHORT)
     assert (data["type"], data["length"], data["arguments"]["batch_size"]) == ("Good", 256, 8)
     assert [cell["workers"] for cell in data["cells"]] == [0, 2]
@@ -210,6 +211,8 @@ BATCHES = [
     {"image": torch.arange(6.0).reshape(2, 3), "names": ["a", "b"], "rest": (1, None, b"x")},
     [np.arange(4), torch.tensor([1, 2], dtype=torch.bfloat16), torch.empty(0)],
     torch.eye(3).to_sparse(),
+    SimpleNamespace(x=torch.arange(3), names=np.array(["a", None], dtype=object), inner=[np.ones(2)]),
+    {"words": {"a", "b"}, "rest": frozenset([1, (2, 3)])},
 ]
 
 
@@ -225,8 +228,9 @@ def test_equal_batches_have_equal_digests(batch: Any) -> None:
 def test_batches_that_differ_have_different_digests() -> None:
     """In a value, a type, a dtype, a shape, or the structure."""
     ones = torch.ones(2, 3)
-    others = [ones.double(), ones.reshape(3, 2), ones.reshape(6), ones.numpy(), [ones], (ones,), {"a": ones}]
+    others = [ones.double(), ones.reshape(3, 2), ones.reshape(6), ones.numpy(), [ones], (ones,), {"a": ones}, {1}, {2}]
     changed = ones.clone()
     changed[1, 2] = 2
-    digests = [digest(each) for each in (ones, changed, *others)]
+    objects = [SimpleNamespace(x=ones), SimpleNamespace(x=changed), SimpleNamespace(y=ones)]
+    digests = [digest(each) for each in (ones, changed, *others, *objects)]
     assert len(set(digests)) == len(digests)

@@ -136,13 +136,17 @@ def _run(plan: Plan, target: str, collate: str | None, arguments: dict[str, Any]
 
 @contextmanager
 def _opponents(target: str, collate: str | None, arguments: dict[str, Any]) -> Iterator[dict[str, Opponent]]:
-    """Both loaders, which end with the block. No record is kept: these are no runs of the user's."""
+    """Both loaders, which end with the block. No record is kept: these are no runs of the user's.
+
+    Sets have one order in both: datasets number their classes by it.
+    """
     from holdfast.tasks.bench.opponent import Opponent
     from holdfast.tasks.bench.results import LOADERS
 
-    os.environ[options.HOME] = os.devnull
+    environment = {"PYTHONHASHSEED": "0", **os.environ, options.HOME: os.devnull}
     orders = [collate or "", json.dumps(arguments)]
-    opponents = {name: Opponent([*children.command("bench", target), name, *orders]) for name in LOADERS}
+    command = children.command("bench", target)
+    opponents = {name: Opponent([*command, name, *orders], environment) for name in LOADERS}
     try:
         yield opponents
     finally:

@@ -17,10 +17,12 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
+
+from holdfast.diagnosis.wording import signal_name
 
 START_LIMIT_S = 120.0
 """To import torch and the dataset."""
@@ -42,8 +44,8 @@ class NotPlayableError(Exception):
 class Opponent:
     """One loader."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = command
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._command, self._environment = command, environment
         self._child: subprocess.Popen[bytes] | None = None
         self._buffer = b""
         self.dataset: dict[str, Any] = {}
@@ -58,6 +60,7 @@ class Opponent:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=self._environment,
             start_new_session=True,
         )
 
@@ -117,7 +120,7 @@ class Opponent:
         self.close()
         if status is None:
             return LostError(f"it hung: no answer within {limit_s:.0f} s {doing}".strip(), is_hang=True)
-        how = f"of {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        how = f"of {signal_name(-status)}" if status < 0 else f"with status {status}"
         return LostError(f"the whole process died {how} {doing}".strip(), is_hang=False)
 
 
@@ -129,7 +132,8 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)  # not reaped yet: the number is still the child's
-    child.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for a disk that is gone, and ends when it can
+        child.wait(_CLOSE_S)
     for process in below:
         with contextlib.suppress(psutil.Error):
             process.kill()
