@@ -50,6 +50,7 @@ SAME = [
     (ARRAY, ARRAY.copy()),
     (np.array([NAN, 1]), np.array([NAN, 1])),
     (np.array(["a", "b"]), np.array(["a", "b"])),
+    (np.datetime64("NaT"), np.datetime64("NaT")),
     (np.float32(1), np.float32(1)),
     ({"a": [ARRAY, 1]}, {"a": [ARRAY.copy(), 1]}),
     (Pair(ARRAY, 1), Pair(ARRAY.copy(), 1)),
@@ -107,7 +108,7 @@ def test_a_sample_is_described_in_a_few_words() -> None:
 
 
 def test_tensors_are_compared_as_tensors() -> None:
-    """Also where a value is NaN, and where they are sparse."""
+    """Also where a value is NaN, and where they are sparse or nested."""
     torch = pytest.importorskip("torch")
     tensor = torch.tensor([1.0, NAN])
     assert difference(tensor, tensor.clone()) is None
@@ -115,5 +116,10 @@ def test_tensors_are_compared_as_tensors() -> None:
     assert difference((torch.tensor([True]), 1), (torch.tensor([False]), 1)) == "sample[0]"
     sparse = torch.eye(2).to_sparse()
     assert difference(sparse, torch.eye(2).to_sparse()) is None
+    assert size([sparse, tensor]) == 8  # what is sparse does not say how large it is
+    nested, other = (torch.nested.nested_tensor([tensor, last], layout=torch.jagged) for last in (tensor[:1], tensor))
+    assert difference([nested], [nested.clone()]) is None
+    assert difference([nested], [other]) == "sample[0][1]"
+    assert (size(nested), describe(nested), has_cuda(nested)) == (12, "NestedTensor", False)
     assert describe(tensor) == "Tensor float32 2"
     assert not has_cuda([tensor])

@@ -34,11 +34,18 @@ def difference(first: Any, second: Any, path: str = "sample", depth: int = _DEEP
 def size(value: Any, depth: int = _DEEPEST) -> int:
     """The bytes of tensors, arrays, bytes and texts in it."""
     if _is_array(value):
-        return int(value.nbytes)
+        return _nbytes(value)
     if isinstance(value, str | bytes | bytearray):
         return len(value)
     parts = _parts(value) if depth else None
     return sum(size(part, depth - 1) for _, part in parts or ())
+
+
+def _nbytes(array: Any) -> int:
+    try:
+        return int(array.nbytes)
+    except RuntimeError:  # a sparse tensor does not say
+        return 0
 
 
 def has_cuda(value: Any, depth: int = _DEEPEST) -> bool:
@@ -68,8 +75,9 @@ def _parts(value: Any) -> list[tuple[str, Any]] | None:
         return None
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", part) for key, part in value.items()]
-    if isinstance(value, list | tuple):
-        return [(f"[{number}]", part) for number, part in enumerate(value)]
+    if isinstance(value, list | tuple) or _is_nested(value):
+        items = value if isinstance(value, list | tuple) else value.unbind()
+        return [(f"[{number}]", part) for number, part in enumerate(items)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
     if "__eq__" not in _names_of(type(value)) and isinstance(getattr(value, "__dict__", None), dict):
@@ -78,7 +86,12 @@ def _parts(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _is_array(value: Any) -> bool:
-    return any(isinstance(value, kind) for kind in _array_types())
+    return any(isinstance(value, kind) for kind in _array_types()) and not _is_nested(value)
+
+
+def _is_nested(value: Any) -> bool:
+    """A tensor that is a list of tensors, and has no shape."""
+    return bool(getattr(value, "is_nested", False)) and hasattr(value, "unbind")
 
 
 def _array_types() -> Iterator[type]:
@@ -107,17 +120,15 @@ def _equal_arrays(first: Any, second: Any) -> bool:
         return False
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(first, torch.Tensor):
-        if first.layout is not torch.strided or first.is_quantized or first.is_nested:
+        if first.layout is not torch.strided or first.is_quantized:
             return bool(torch.equal(_dense(first), _dense(second)))
         return bool(((first == second) | (first.isnan() & second.isnan())).all())
     assert numpy is not None
-    can_be_nan = first.dtype.kind in "fc"
+    can_be_nan = first.dtype.kind in "fcmM"  # of a time it is NaT
     return bool(numpy.array_equal(first, second, equal_nan=can_be_nan))
 
 
 def _dense(tensor: Any) -> Any:
-    if tensor.is_nested:
-        return tensor.to_padded_tensor(0.0)
     return tensor.dequantize() if tensor.is_quantized else tensor.to_dense()
 
 
