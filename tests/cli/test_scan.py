@@ -265,6 +265,23 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str, monkeypatch: 
     assert words in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("script", ["import sys\nsys.exit('usage: script.py DATA')", "import sys\ndata = sys.exit"])
+def test_a_script_that_ends_when_it_is_imported_is_wrong_usage(
+    script: str, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or that names something as its dataset that does: the command does not end as that would, and says why."""
+    from click.testing import CliRunner
+
+    from holdfast.cli.main import main
+
+    monkeypatch.setenv("HOLDFAST_TARGET", "")
+    monkeypatch.delitem(sys.modules, "script", raising=False)
+    (own_folder / "script.py").write_text(script)
+    done = CliRunner().invoke(main, ["scan", "script.py:data"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "ends the program, by sys.exit(" in done.stderr
+
+
 def test_a_scan_with_torchs_loader_alone_is_wrong_usage() -> None:
     """With HOLDFAST_DISABLE=1 the first crash would end it."""
     from click.testing import CliRunner

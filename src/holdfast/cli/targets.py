@@ -101,6 +101,8 @@ def _import(target: str) -> Any:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise _no_module(error.name, target, directory) from None
         raise _failed(f"Importing {module} failed", error) from error
+    except SystemExit as error:
+        raise _exits(f"Importing {module}", error) from error
     except Exception as error:
         raise _failed(f"Importing {module} failed", error) from error
     _check_file(imported, split(target)[0], directory)
@@ -144,12 +146,21 @@ def _makes_one(found: Any) -> bool:
 def _made(maker: Any, target: str) -> Any:
     try:
         return maker()
+    except SystemExit as error:
+        raise _exits(f"{target}()", error) from error
     except Exception as error:
         raise _failed(f"{target}() raised", error) from error
 
 
 def _failed(what: str, error: Exception) -> click.UsageError:
     return click.UsageError(f"{what}: {error_line(error)}")
+
+
+def _exits(what: str, error: SystemExit) -> click.UsageError:
+    return click.UsageError(
+        f"{what} ends the program, by sys.exit({error.code!r}). What a script does when it is run belongs under "
+        f'if __name__ == "__main__":'
+    )
 
 
 def _is_dataset(thing: Any) -> bool:
