@@ -213,3 +213,18 @@ class Stateful(IterableDataset[int]):
 
     def __iter__(self) -> Iterator[int]:
         return Counting(self.folder, 60)
+
+
+class Remembering(IterableDataset[int]):
+    """Knows its state itself, and how often it was begun."""
+
+    begun = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.begun += 1
+        return iter(range(3))
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None: ...

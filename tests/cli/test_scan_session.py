@@ -15,6 +15,7 @@ from cli import scanned
 from holdfast import DataLoader
 from holdfast.tasks.scan.findings import Findings
 from holdfast.tasks.scan.interrupts import interruptible
+from holdfast.tasks.scan.measured import measured_elements
 from holdfast.tasks.scan.outcome import Outcome
 from holdfast.tasks.scan.session import Plan, Refused, Request, run
 
@@ -31,10 +32,13 @@ class Quiet:
 
 
 def interrupt_after(samples: int, number: signal.Signals = signal.SIGINT) -> Callable[[Plan], Quiet]:
-    """A watcher that interrupts the scan once so many are done, again and again, as somebody does who is impatient."""
+    """A watcher that interrupts the scan once so many were loaded, again and again, as somebody does who is impatient.
+
+    Not at a bad sample: until the loader has noted it as well it is in doubt, and would be loaded again.
+    """
 
     def move(findings: Findings) -> None:
-        if findings.done >= samples:
+        if findings.loaded >= samples:
             signal.raise_signal(number)
 
     return lambda plan: Quiet(move)
@@ -233,6 +237,14 @@ def test_where_a_part_of_an_iterable_breaks_off_is_told(how: str, cause: str) ->
     assert [(bad.place, bad.cause) for bad in outcome.bad] == [((0, 20), cause)]
     assert "its part of the dataset ends here" in outcome.bad[0].because
     assert outcome.loaded == 20 + 30
+
+
+def test_an_iterable_that_knows_its_state_is_begun_once() -> None:
+    """To begin it may be to open files, or to take up what a state says."""
+    dataset = scanned.Remembering()
+    elements = iter(measured_elements(dataset, {}, {}))
+    assert [element.position for element in elements if element is not None] == [0, 1, 2]
+    assert dataset.begun == 1
 
 
 @pytest.mark.long

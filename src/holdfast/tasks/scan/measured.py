@@ -119,9 +119,9 @@ class MeasuredElements(IterableDataset[Any]):
 class _Elements:
     """Of one worker's stream. A class and no generator: that would end with the first element that raises."""
 
-    def __init__(self, dataset: Any, stream: int, done: int) -> None:
+    def __init__(self, iterator: Any, stream: int, done: int) -> None:
+        self._iterator = iterator
         self._stream, self._done = stream, done
-        self._iterator = iter(dataset)
         self._position = 0
         self._meter = _Meter()
 
@@ -143,9 +143,9 @@ class _Elements:
 class _StatefulElements(_Elements):
     """Where the dataset, or its iterator, has state_dict() and load_state_dict()."""
 
-    def __init__(self, dataset: Any, stream: int, done: int) -> None:
-        super().__init__(dataset, stream, done)
-        self._dataset, self._is_iterators = dataset, _knows_state(self._iterator)
+    def __init__(self, dataset: Any, iterator: Any, stream: int, done: int) -> None:
+        super().__init__(iterator, stream, done)
+        self._dataset, self._is_iterators = dataset, _knows_state(iterator)
         self._kept_at_s = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
@@ -175,10 +175,10 @@ class _StatefulElements(_Elements):
 
 
 def _elements(dataset: Any, stream: int, done: int) -> _Elements:
-    elements = _Elements(dataset, stream, done)
-    if not (_knows_state(elements._iterator) or _knows_state(dataset)):
-        return elements
-    return _StatefulElements(dataset, stream, done)
+    iterator = iter(dataset)
+    if _knows_state(iterator) or _knows_state(dataset):
+        return _StatefulElements(dataset, iterator, stream, done)
+    return _Elements(iterator, stream, done)
 
 
 def _knows_state(thing: object) -> bool:

@@ -51,7 +51,7 @@ class Watcher(Protocol):
         """More has been found."""
 
     def ended(self) -> None:
-        """The workers are about to be ended."""
+        """The workers have been ended: others may be started now, and not beside a thread."""
 
 
 def planned(length: int, sample: int | None, seed: int) -> Sequence[int]:
