@@ -29,13 +29,14 @@ class MemoryCgroup:
 
     def limit_bytes(self) -> int | None:
         """The smallest limit here or above; None if there is none."""
-        return min((limit for _, limit in self._limits()), default=None)
+        return min((limit for _, limit in self.limits()), default=None)
 
     def limited(self) -> list[MemoryCgroup]:
         """Those, here and above, that have a limit."""
-        return [cgroup for cgroup, _ in self._limits()]
+        return [cgroup for cgroup, _ in self.limits()]
 
-    def _limits(self) -> list[tuple[MemoryCgroup, int]]:
+    def limits(self) -> list[tuple[MemoryCgroup, int]]:
+        """The same, each with its limit."""
         directories = (self.directory, *self.directory.parents)
         found = [(MemoryCgroup(directory, self.version), _number(directory / self._limit)) for directory in directories]
         return [(cgroup, limit) for cgroup, limit in found if limit is not None and limit < _NO_LIMIT]

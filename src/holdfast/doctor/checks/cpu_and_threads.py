@@ -62,10 +62,6 @@ def judge(facts: Facts) -> list[Finding]:
     return [*found, ok(NAME, f"{facts.usable} of {plural(facts.machine, 'CPU')}; {said}")]
 
 
-def _workers(facts: Facts) -> str:
-    return "DataLoader(..., num_workers=holdfast.available_cpus())"
-
-
 def _quota(facts: Facts) -> list[Finding]:
     if facts.usable >= facts.affinity:
         return []
@@ -76,7 +72,10 @@ def _quota(facts: Facts) -> list[Finding]:
             f"the machine shows {facts.affinity} CPUs, and this process gets the time of {facts.usable}",
             evidence=("the quota of its cgroup: cpu.max, or cpu.cfs_quota_us",),
             consequence="libraries start a thread for each CPU they see; all are stopped when the time is used up",
-            remedy=(f"export OMP_NUM_THREADS={facts.usable}  # before the program starts", _workers(facts)),
+            remedy=(
+                f"export OMP_NUM_THREADS={facts.usable}  # before the program starts",
+                "DataLoader(..., num_workers=holdfast.available_cpus())",
+            ),
         )
     ]
 
@@ -102,7 +101,7 @@ def _affinity(facts: Facts) -> list[Finding]:
 def _counts(facts: Facts) -> list[Finding]:
     told = {name: int(facts.variables[name]) for name in _COUNTS if facts.variables.get(name, "").isdecimal()}
     many = {name: number for name, number in told.items() if number > 1}
-    if not many or max(many.values()) * facts.usable <= facts.usable:
+    if not many:
         return []
     most = max(many.values())
     return [

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from holdfast import options
 from holdfast.doctor.environment import variables
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
@@ -15,7 +16,6 @@ from holdfast.doctor.scope import Scope
 NAME = "Databricks"
 LIMIT_S = 10.0
 _VERSION = "DATABRICKS_RUNTIME_VERSION"
-_HOME = "HOLDFAST_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,15 @@ class Facts:
 
 
 def look(scope: Scope) -> Facts:
-    return Facts(variables((_VERSION, _HOME)))
+    return Facts(variables((_VERSION, options.HOME)))
 
 
 def judge(facts: Facts) -> list[Finding]:
     version = facts.variables.get(_VERSION)
     if version is None:
         return [ok(NAME, "this is not Databricks")]
-    if _HOME in facts.variables:
-        return [ok(NAME, f"runtime {version}; records of runs are kept in {facts.variables[_HOME]}")]
+    if options.HOME in facts.variables:
+        return [ok(NAME, f"runtime {version}; records of runs are kept in {facts.variables[options.HOME]}")]
     return [
         Finding(
             NAME,

@@ -18,7 +18,6 @@ NAME = "memory"
 LIMIT_S = 10.0
 _PROBLEM_BYTES = 512 << 20  # torch alone, imported once, has about 300 MiB
 _WARNING_BYTES = 2 << 30
-_LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,8 @@ def look(scope: Scope) -> Facts:
 
 
 def _limits(cgroup: cgroups.MemoryCgroup | None) -> tuple[Limit, ...]:
-    found = cgroup.limited() if cgroup is not None else []
-    limits = ((one, kernel_files.number(one.directory / _LIMIT_FILES[one.version])) for one in found)
-    return tuple(
-        Limit(str(one.directory), one.version, limit, one.headroom_bytes())
-        for one, limit in limits
-        if limit is not None
-    )
+    found = cgroup.limits() if cgroup is not None else []
+    return tuple(Limit(str(one.directory), one.version, limit, one.headroom_bytes()) for one, limit in found)
 
 
 def _ulimit() -> int | None:

@@ -29,6 +29,11 @@ class Lost:
     advice: tuple[str, ...]
     is_hang: bool = False
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Why, and what else was seen, each once."""
+        return (self.because, *(line for line in self.evidence if line != self.because))
+
 
 @dataclass(frozen=True, slots=True)
 class Made:

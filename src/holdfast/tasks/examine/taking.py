@@ -5,19 +5,17 @@ Each is a call of its own, with its own limit of time. Runs in: worker process.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from holdfast.diagnosis.wording import one_line
 from holdfast.tasks.examine import equality
 from holdfast.tasks.examine.seen import Raised, Sample
 from holdfast.tasks.examine.user_code import Loads, described, needed
+from holdfast.tasks.measuring import measured
 
 Which = int | range
 """The index of a sample, or how many of the first ones of an iterable dataset."""
@@ -82,7 +80,7 @@ class _Loaded:
 
 def _loaded(dataset: Any, which: Which) -> Iterator[_Loaded]:
     if isinstance(which, int):
-        yield _Loaded(which, *_measured(lambda: dataset[which]))
+        yield _Loaded(which, *measured(lambda: dataset[which]))
         return
     iterator: Any = None
 
@@ -93,7 +91,7 @@ def _loaded(dataset: Any, which: Which) -> Iterator[_Loaded]:
 
     for index in which:
         try:
-            yield _Loaded(index, *_measured(element))
+            yield _Loaded(index, *measured(element))
         except StopIteration:
             return
 
@@ -104,30 +102,3 @@ def _seed() -> None:
         sys.modules["numpy"].random.seed(_SEED)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(_SEED)
-
-
-def _measured(load: Callable[[], Any]) -> tuple[Any, float, int | None]:
-    """What it gives, the seconds it took, and the most memory that it took beyond what was there."""
-    before = _reset_peak()
-    began = time.perf_counter()
-    value = load()
-    took = time.perf_counter() - began
-    peak = _status_bytes("VmHWM")
-    return value, took, None if before is None or peak is None else max(0, peak - before)
-
-
-def _reset_peak() -> int | None:
-    """Have the kernel measure the peak anew. Returns what is resident now; None where it cannot be told."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return None
-    return _status_bytes("VmRSS")
-
-
-def _status_bytes(name: str) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    return None

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from holdfast.tasks.measuring import status_bytes
 from holdfast.tasks.replay import watched
 from holdfast.tasks.replay.case import Limits
 from holdfast.tasks.replay.guarded import Order
@@ -56,7 +57,7 @@ def limited(limits: Limits, *, raises: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _memory(limit_bytes: int | None) -> Iterator[None]:
-    data_bytes = watched.status_bytes("VmData")
+    data_bytes = status_bytes("VmData")
     if limit_bytes is None or data_bytes is None or sys.platform != "linux":
         yield
         return

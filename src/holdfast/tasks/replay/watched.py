@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from holdfast.tasks.measuring import measured
 from holdfast.tasks.replay import case, parts
 from holdfast.tasks.replay.parts import Part
-
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ class WatchedSamples(Dataset[Loaded]):
         seed_all(self.seed)
         self.seed += 1
         with _tracked(self.memray_file):
-            return _measured(lambda: fetch(self.dataset, index, in_batches=self.in_batches))
+            return _loaded(lambda: fetch(self.dataset, index, in_batches=self.in_batches))
 
 
 class WatchedElements(IterableDataset[Loaded | None]):
@@ -85,34 +80,13 @@ class WatchedElements(IterableDataset[Loaded | None]):
                 yield None
             with _tracked(self.memray_file):
                 for _ in range(self.wanted.first, self.wanted.last + 1):
-                    loaded = _measured(lambda: next(elements))
+                    loaded = _loaded(lambda: next(elements))
                     yield loaded
 
 
-def _measured(load: Callable[[], Any]) -> Loaded:
-    before = _start_peak()
-    started = time.perf_counter()
-    sample = load()
-    seconds = time.perf_counter() - started
-    peak = status_bytes("VmHWM") if before is not None else None
-    return Loaded(parts.parts_of(sample), seconds, None if before is None or peak is None else max(0, peak - before))
-
-
-def _start_peak() -> int | None:
-    try:
-        _CLEAR.write_text(_RESET_PEAK)
-    except OSError:
-        return None
-    return status_bytes("VmRSS")
-
-
-def status_bytes(name: str) -> int | None:
-    """What the kernel says of this process's memory; None where it does not."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    return None
+def _loaded(load: Callable[[], Any]) -> Loaded:
+    sample, seconds, peak_bytes = measured(load)
+    return Loaded(parts.parts_of(sample), seconds, peak_bytes)
 
 
 def _tracked(file: str | None) -> contextlib.AbstractContextManager[object]:

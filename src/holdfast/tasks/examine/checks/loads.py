@@ -58,7 +58,7 @@ def _finding(seen: Seen, one: Taken) -> Finding:
         NAME,
         Level.PROBLEM,
         f"sample {one.index}: the process {lost.summary}",
-        evidence=(lost.because, *(line for line in lost.evidence if line != lost.because)),
+        evidence=lost.lines,
         consequence="it costs a worker, each time it is tried",
         remedy=(scan, 'DataLoader(..., on_error="skip", sample_timeout=30)  # go on without them')
         if lost.is_hang

@@ -58,7 +58,7 @@ def _lost(seen: Seen, lost: Lost) -> Finding:
         NAME,
         Level.PROBLEM,
         f"making {seen.target}: the process {lost.summary}",
-        evidence=(lost.because, *(line for line in lost.evidence if line != lost.because)),
+        evidence=lost.lines,
         consequence=f"{_ends(lost)} the trainer, and every worker that imports it; nothing more of it could be checked",
         remedy=(_by_hand(seen.target), *(f"# {line}" for line in lost.advice[:1])),
     )

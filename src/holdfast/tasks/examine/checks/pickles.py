@@ -65,7 +65,7 @@ def _lost(seen: Seen, lost: Lost) -> Finding:
         NAME,
         _level(seen),
         f"pickling the dataset: the process {lost.summary}",
-        evidence=(lost.because, *(line for line in lost.evidence if line != lost.because)),
+        evidence=lost.lines,
         consequence=_when(seen),
         remedy=_fork(seen) or ("self.data = holdfast.share(self.data)  # in __init__: what is large is sent once",),
     )
