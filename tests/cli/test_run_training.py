@@ -153,12 +153,14 @@ if __name__ == "__main__":
     mp.start_processes(rank, nprocs=2, start_method=sys.argv[1])
 """
 TORCHRUN = """
+import sys
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 from photos import Photos
 
 dist.init_process_group("gloo")
-print(sum(len(x) for x, y in DataLoader(Photos(), batch_size=8, num_workers=1)), flush=True)
+sys.stdout.write(f"{sum(len(x) for x, y in DataLoader(Photos(), batch_size=8, num_workers=1))}\\n")  # in one piece
+sys.stdout.flush()
 dist.destroy_process_group()
 """
 
