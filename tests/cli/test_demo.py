@@ -221,6 +221,14 @@ def test_the_command_line_starts_without_torch() -> None:
 
 
 @pytest.mark.long
+def test_torchs_epochs_do_not_know_of_each_other() -> None:
+    """With more workers several samples are met at once: a worker that dies when the epoch is over ends no other."""
+    names = [fault.name for fault in FAULTS]
+    outcomes = run_epochs([names] * 8, 4, timeout_s=2, limit_s=LIMIT_S, on_batch=lambda number, state: None)
+    assert [outcome.ended for outcome in outcomes if "Error: " not in outcome.ended] == []
+
+
+@pytest.mark.long
 def test_torchs_epoch_is_ended_at_the_limit() -> None:
     """Without a timeout of its own it waits for ever for a sample that hangs."""
     hangs, never = run_epochs([["hangs"], ["raises"]], 2, timeout_s=0, limit_s=5, on_batch=lambda number, state: None)

@@ -1,19 +1,21 @@
 """torch's loader over the bad samples, in a process of its own: it may hang, or take that process with it.
 
-    run_epochs() ──starts──► python -m holdfast.demo.stock ──► torch's workers
-         ▲                             │
-         └──── JSON lines: one per batch, one at the end of each epoch
+    run_epochs() ──starts──► python -m holdfast.demo.stock ──forks──► an epoch ──► torch's workers
+         ▲                                                              │
+         └──────────── JSON lines: one per batch, one at the end of each epoch
 
 Invariants: `run_epochs` ends within its limit, whatever the child does, and nothing of the child is left then: it is a
-session of its own, killed as a whole. What came before the end is kept.
+session of its own, killed as a whole. What came before the end is kept. An epoch is a process of its own, too: torch's
+iterator may outlive it, and a worker of it that dies late would be told of in the next.
 
-Runs in: main process (`run_epochs`) | a child process (`main`).
+Runs in: main process (`run_epochs`) | a child process (`main`), and its forks (`_epoch`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -24,12 +26,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from torch.utils.data import DataLoader
 
 from holdfast.demo.faults import BATCH_SIZE, FAULTS, STEP_S, FaultySamples
 from holdfast.demo.outcomes import FINISHED, Outcome
+
+_DIED = "the whole process died"
 
 OnBatch = Callable[[int, Outcome], None]
 
@@ -54,7 +58,7 @@ def run_epochs(
     passed_s = time.perf_counter() - start
     for outcome in outcomes:
         if not outcome.ended:
-            outcome.ended = f"not ended after {passed_s:.0f} s" if passed_s >= limit_s else "the whole process died"
+            outcome.ended = f"not ended after {passed_s:.0f} s" if passed_s >= limit_s else _DIED
     return outcomes
 
 
@@ -100,9 +104,21 @@ def main(order: str) -> None:
     for names in asked["epochs"]:
         with tempfile.TemporaryDirectory() as folder:
             dataset = FaultySamples([fault for fault in FAULTS if fault.name in names], Path(folder))
+            loader = DataLoader(dataset, BATCH_SIZE, num_workers=asked["workers"], timeout=asked["timeout_s"])
             start = time.perf_counter()
-            ended = _run(DataLoader(dataset, BATCH_SIZE, num_workers=asked["workers"], timeout=asked["timeout_s"]))
-            _say({"ended": ended, "seconds": time.perf_counter() - start})
+            epoch = multiprocessing.get_context("fork").Process(target=_epoch, args=(loader,))
+            epoch.start()
+            epoch.join()
+            if epoch.exitcode != 0:
+                _say({"ended": _DIED, "seconds": time.perf_counter() - start})
+
+
+def _epoch(loader: DataLoader[int]) -> NoReturn:
+    start = time.perf_counter()
+    ended = _run(loader)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises wherever this process is
+    _say({"ended": ended, "seconds": time.perf_counter() - start})
+    os._exit(0)  # without a word to workers, of which one may hang: they are killed with the session
 
 
 def _run(loader: DataLoader[int]) -> str:
