@@ -68,7 +68,7 @@ def loader_of(code: str, dataset: str) -> Any:
 
 def test_samples_that_wait_are_proposed_more_workers_than_one(tmp_path: Path) -> None:
     """Every number comes with its reason, the code runs as it is, and no record is left."""
-    data = figures("tuned:Waiting", *SHORT)
+    data = figures("tuned:Waiting", *SHORT, "--seconds", "4")
     assert (data["dataset"], data["length"], data["is_iterable"]) == ("Waiting", 400, False)
     assert data["samples"]["waiting_share"] > 0.5
     assert data["samples"]["seconds"]["median"] >= 0.02
