@@ -23,7 +23,7 @@ class Incident:
     cause: str
     """Its name in docs/failures: "segmentation fault", "hang", "dataset exception"."""
     done: str
-    """What holdfast did: "restarted", "retried", "skipped", "replaced by 7", "raised"."""
+    """What holdfast did: "restarted", "retried", "skipped", "replaced by 7", "returned", "raised"."""
     worker_id: int | None = None
     pid: int | None = None
     phase: str | None = None

@@ -72,6 +72,15 @@ def test_a_map_records_what_every_item_failed_of() -> None:
     assert ended(run) == (8, 1, 0)
 
 
+@pytest.mark.parametrize(("on_error", "done"), [("return", "returned"), ("skip", "skipped")])
+def test_an_incident_of_a_map_says_what_became_of_its_item(on_error: str, done: str) -> None:
+    """Whether its call raised or cost a worker: neither reached the caller as an exception."""
+    for fail in (functools.partial(calls.fail_at, 3), functools.partial(calls.die_at, 3, "os._exit")):
+        list(holdfast.map(fail, range(5), num_workers=1, on_error=on_error, mp_context=FORK))
+    found = {incident["cause"]: incident["done"] for run in reader.all_runs() for incident in run.incidents}
+    assert found == {"exception": done, "exit by user code": done}
+
+
 def test_a_pool_that_is_broken_says_why() -> None:
     """An initializer that dies."""
     with holdfast.ProcessPoolExecutor(1, FORK, calls.die_in_initializer) as pool:

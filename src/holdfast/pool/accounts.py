@@ -31,7 +31,7 @@ class Accounts:
     def of_call(self, loss: WorkerLost | SupervisorLost, task: Task) -> tuple[Incident, WorkerError | None]:
         """A call has cost its worker. The error is None if the call gets another attempt."""
         is_retried = task.deaths <= task.max_retries
-        done = "retried" if is_retried else "raised"
+        done = "retried" if is_retried else task.on_failure
         loss = _with_limit(loss, task)
         account = self._account(loss, f"running {task.words}", "the worker was replaced; no other call is affected")
         account = dataclasses.replace(account, attempt=task.deaths, attempts=task.attempts)
@@ -64,7 +64,7 @@ class Accounts:
         object.__setattr__(error, "__cause__", _as_cause(failure.traceback))  # also of a frozen dataclass
         if not task.is_explained and failure.memory is None and not failure.descriptors:
             return error, None
-        account = account_of(failure, self._start_method, f"running {task.words}", done="raised")
+        account = account_of(failure, self._start_method, f"running {task.words}", done=task.on_failure)
         account = dataclasses.replace(account, diagnosis=for_calls(account.diagnosis, self._front))
         incident = message.incident_of(account, seen=failure.traceback)
         attach(error, incident)

@@ -24,7 +24,7 @@ from holdfast.cpus import available_cpus
 from holdfast.incident import Incidents
 from holdfast.pool import at_exit
 from holdfast.pool.dispatcher import Dispatcher
-from holdfast.pool.task import Limits, Task
+from holdfast.pool.task import RAISED, Limits, Task
 from holdfast.workers import backends
 from holdfast.workers.arguments import check_flag
 from holdfast.workers.calling import Initializer
@@ -146,9 +146,9 @@ class ProcessPoolExecutor(Executor):
         """
         return Options(self, dataclasses.replace(self._limits, **changes))
 
-    def submit_explained(self, fn: Callable[[Any], Any], item: Any) -> Future[Any]:
-        """As `submit`, and what the function raises carries an incident, as what costs a worker always does."""
-        return self._submit(self._limits, fn, (item,), {}, explained=True)
+    def submit_item(self, fn: Callable[[Any], Any], item: Any, on_failure: str) -> Future[Any]:
+        """As `submit`, for who does not always raise what comes of it: see `Task.on_failure`."""
+        return self._submit(self._limits, fn, (item,), {}, on_failure)
 
     @property
     def num_workers(self) -> int:
@@ -165,7 +165,7 @@ class ProcessPoolExecutor(Executor):
         return self._dispatcher.restarts if self._dispatcher is not None else 0
 
     def _submit(
-        self, limits: Limits, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, explained: bool = False
+        self, limits: Limits, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_failure: str = RAISED
     ) -> Future[Any]:
         span = len(args[0]) if type(fn) is _Chunk else 1
         task = Task(
@@ -176,7 +176,7 @@ class ProcessPoolExecutor(Executor):
             limit_ms=limits.limit_ms(span),
             limit_bytes=limits.limit_bytes if limits.memory_limit != self._limits.memory_limit else 0,
             max_retries=limits.max_retries,
-            is_explained=explained,
+            on_failure=on_failure,
         )
         with self._lock:
             self._check_open()

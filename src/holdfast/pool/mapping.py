@@ -20,13 +20,15 @@ from holdfast.incident import Incident, bounded_repr
 from holdfast.pool.broken import BrokenPool
 from holdfast.pool.executor import ProcessPoolExecutor
 from holdfast.pool.progress import Bar, make_bar
+from holdfast.pool.task import RAISED
 from holdfast.workers.arguments import check_choice, check_flag
 from holdfast.workers.crowding import warn_if_crowded
 from holdfast.workers.failures import add_note
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-ON_ERROR = ("raise", "return", "skip")
+_DONE = {"raise": RAISED, "return": "returned", "skip": "skipped"}  # with an item that failed, as its incident says
+ON_ERROR = tuple(_DONE)
 _WINDOW = 8  # items under way, or done and not asked for, for each worker
 _LOOK_S = 0.1
 _NOT_YET = TimeoutError()
@@ -130,7 +132,7 @@ def map(
 def _results(
     pool: ProcessPoolExecutor, fn: Callable[[Any], Any], items: Iterator[Any], on_error: str, bar: Bar
 ) -> Iterator[Any]:
-    window = _Window(pool, fn, items, explains=on_error != "raise")
+    window = _Window(pool, fn, items, _DONE[on_error])
     failed = 0
     is_finished = False
     try:
@@ -184,11 +186,11 @@ class _UnderWay:
 class _Window:
     """The items that have been taken and whose results have not been asked for."""
 
-    def __init__(self, pool: ProcessPoolExecutor, fn: Any, items: Iterator[Any], *, explains: bool) -> None:
+    def __init__(self, pool: ProcessPoolExecutor, fn: Any, items: Iterator[Any], on_failure: str) -> None:
         self._pool = pool
         self._fn = fn
         self._items: Iterator[tuple[int, Any]] | None = enumerate(items)
-        self._explains = explains
+        self._on_failure = on_failure
         self._under_way: deque[_UnderWay] = deque()
         self._error: BaseException | None = None  # of the items' own iterator: raised in its place
 
@@ -210,6 +212,5 @@ class _Window:
         except Exception as error:
             self._items, self._error = None, error
         else:
-            submit = self._pool.submit_explained if self._explains else self._pool.submit
-            future = submit(self._fn, item)
+            future = self._pool.submit_item(self._fn, item, self._on_failure)
             self._under_way.append(_UnderWay(index, item, future))

@@ -16,6 +16,7 @@ from holdfast.workers.arguments import check_count, check_seconds
 from holdfast.workers.calls import Call
 from holdfast.workers.messages import NO_LIMIT
 
+RAISED = "raised"
 _LONGEST_NAME = 160
 _LONGEST_MS = 1e15  # thirty thousand years: the status board has numbers of 64 bits
 _short = reprlib.Repr()
@@ -52,8 +53,13 @@ class Task(Call):
 
     future: Future[Any]
     max_retries: int = 0
-    is_explained: bool = False  # an exception is to carry its incident, though it is the function's own
+    on_failure: str = RAISED  # what is done then, as its incident says: that, "returned" or "skipped"
     has_begun: bool = False  # the future is running, and cannot be cancelled any more
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether an exception of the function's own has an incident: one that nobody raises would be told nowhere."""
+        return self.on_failure != RAISED
 
     @property
     def attempts(self) -> int:
