@@ -252,6 +252,14 @@ def test_where_the_time_went_and_the_slowest_samples_are_told(workers: int) -> N
     assert [one[0] for one in end["slowest"]] == [one.index for one in stats.slowest]
 
 
+def test_the_first_batch_of_a_later_epoch_is_timed_too() -> None:
+    """A worker that goes on knows from the epoch before that its samples take long."""
+    with DataLoader(Slow(), 4, sampler=range(32, 44), num_workers=1, persistent_workers=True) as loader:
+        for _ in range(2):
+            list(loader)
+        assert 33 in [one.index for one in loader.stats().slowest]
+
+
 def test_tiny_samples_are_not_timed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would cost more than they do. (What is tiny is said here: a busy machine may make any sample take long.)"""
     monkeypatch.setattr(stages, "WORTH_TIMING_NS", 10**12)

@@ -4,6 +4,7 @@
 
 The sums lie on the worker's row of the status board, where the main process reads them when it wants to, and where the
 next life of the worker finds them. Samples are timed one by one only while they take so long that a clock is nothing.
+The batch before says so: those of a process's first batch, which may do what is done once, are not timed.
 
 Runs in: worker process; main process, without workers (`SlowSamples`).
 """

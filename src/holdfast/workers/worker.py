@@ -199,11 +199,13 @@ class Worker:
         if self._job is None or self._generators is None or self._init_failure is not None:
             return
         self._row[PHASE] = Phase.STARTING
+        is_timed = self._fetcher is not None and self._fetcher.is_timed  # as the last batch of the epoch before says
         with self._keep_failure("was starting an epoch"):
             if not self._job.is_iterable:
                 self._fetcher = MapFetcher(self._job, self._row, self._where)
             else:
                 self._fetcher = self._open_stream(self._job, self._generators, progress)
+            self._fetcher.is_timed = is_timed
 
     def _open_stream(self, job: Job, generators: GeneratorStates, progress: Progress | None) -> IterableFetcher:
         progress = progress or Progress({}, {})
