@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, overload
 
+from holdfast.words import plural
+
 _KEPT_AT_EACH_END = 1000
 _LONGEST_REPR = 200
 
@@ -131,4 +133,4 @@ class Incidents(Sequence[Incident]):
         yield from self._last
 
     def __repr__(self) -> str:
-        return f"<{self.total} incident{'' if self.total == 1 else 's'}: {dict(self.counts)}>"
+        return f"<{plural(self.total, 'incident')}: {dict(self.counts)}>"

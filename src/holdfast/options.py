@@ -14,6 +14,7 @@ HOME = "HOLDFAST_HOME"
 DIAGNOSIS = "HOLDFAST_DIAGNOSIS"
 GROWTH = "HOLDFAST_GROWTH"
 TARGET = "HOLDFAST_TARGET"
+COMMAND = "HOLDFAST_COMMAND"
 RUN = "HOLDFAST_RUN"
 LAUNCH = "HOLDFAST_LAUNCH"
 
@@ -71,6 +72,14 @@ def target() -> str | None:
     Set by the commands that were told.
     """
     return os.environ.get(TARGET, "").strip() or None
+
+
+def command() -> str | None:
+    """`HOLDFAST_COMMAND=scan`: the command of ours that loads for its own sake, so that nobody trains with the batches.
+
+    Set by that command.
+    """
+    return os.environ.get(COMMAND, "").strip() or None
 
 
 def run_settings() -> str | None:

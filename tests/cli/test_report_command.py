@@ -139,6 +139,17 @@ def test_the_next_command_for_a_record_that_was_handed_on_finds_it_again(home: P
     assert f"holdfast report {path} --open" in " ".join(done.stderr.split())
 
 
+def test_what_was_handed_on_is_replayed_where_the_run_was(home: Path, tmp_path: Path) -> None:
+    """Here its id is not known: it is said so, and no replay is the next command."""
+    path = write(tmp_path / "theirs", full_run())
+    write(home, full_run())
+    theirs, ours = (CliRunner().invoke(main, ["report", named, "--text"]) for named in (str(path), "7f3a"))
+    assert "loads this one sample alone, where the run was" in " ".join(theirs.stdout.split())
+    assert "next holdfast replay" not in " ".join(theirs.stderr.split())
+    assert "where the run was" not in ours.stdout
+    assert "next holdfast replay 7f3a.2" in " ".join(ours.stderr.split())
+
+
 @pytest.mark.parametrize(("browser", "words"), [("true", ""), ("false", "No browser was found")])
 def test_open_shows_the_page_in_a_browser(browser: str, words: str, home: Path, tmp_path: Path) -> None:
     """Which is told the page's address; where there is none, that is said."""

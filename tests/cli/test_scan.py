@@ -63,7 +63,7 @@ def test_every_bad_sample_is_found_with_its_cause(own_folder: Path, tmp_path: Pa
     """Exception, crash, exit, hang, memory, wrong shape, wrong dtype, no sample at all; the slowest and the largest.
 
     What the dataset prints is not in the data. The file that was written is taken by the loader, which then meets no
-    bad sample. The record remembers the dataset, for `holdfast replay`.
+    bad sample. The record remembers the dataset, for `holdfast replay`, and that nobody trained.
     """
     arguments = ["scanned.py:faulty", "--json", "--timeout", "1.5", "--memory-limit", "1GB", "--workers", "2"]
     done = scan(*arguments, HOLDFAST_HOME=str(tmp_path / "home"))
@@ -103,7 +103,8 @@ def _check_that_the_loader_takes_it(path: Path) -> None:
 def _check_the_record(runs: Path, data: dict[str, Any]) -> None:
     (record,) = runs.iterdir()
     start, *rest = map(json.loads, record.read_text().splitlines())
-    assert (start["target"], start["dataset"]) == (f"{Path.cwd()}/scanned.py:faulty", "Faulty")
+    said = (start["target"], start["dataset"], start["command"])
+    assert said == (f"{Path.cwd()}/scanned.py:faulty", "Faulty", "scan")
     noted = {f"{start['id']}.{line['number']}": line["sample_index"] for line in rest if line["kind"] == "incident"}
     assert {bad["incident"]: bad["index"] for bad in data["bad"]}.items() <= noted.items()
 
@@ -260,6 +261,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str, monkeypatch: 
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "scanned", raising=False)
     monkeypatch.setenv("HOLDFAST_TARGET", "")
+    monkeypatch.setenv("HOLDFAST_COMMAND", "")
     done = CliRunner().invoke(main, ["scan", *arguments])
     assert (done.exit_code, done.stdout) == (2, ""), done.output
     assert words in " ".join(done.stderr.split())

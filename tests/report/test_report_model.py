@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.diagnosis import engine
-from holdfast.report import families, html, losses, words
+from holdfast.report import families, html, losses
 from holdfast.report.data import data
 from holdfast.report.incidents import MOST_GROUPS, MOST_MEMBERS, split_evidence
 from holdfast.report.lives import MOST_ROWS
@@ -99,6 +99,18 @@ def test_a_loader_that_keeps_training_waiting_is_told_so(tmp_path: Path) -> None
     )
     assert report.headline.remedies[0].command == "holdfast tune data:photos"
     assert report.headline.is_healthy
+
+
+def test_of_a_scan_no_waiting_is_told(tmp_path: Path) -> None:
+    """It does nothing but wait: nobody trains. Where the workers' time went is told all the same."""
+    lines = start(command="scan"), reading(5), reading(9), end(10.0, waited_s=9.0, stages={"fetch_s": 8.0})
+    report = told(tmp_path, *lines)
+    page, plain = html.page(report), text(report)
+    for said in (page, plain):
+        assert "bottleneck" not in said
+        assert "training" not in said.partition("<style>")[0] + said.partition("</style>")[2]
+        assert "8.0 s" in said
+    assert (report.pace.waited_share, report.headline.remedies) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -332,36 +344,4 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
         "sample,epoch,reason,replaced_by,seconds_since_start",
         "'=1+1,0,'@x,,1.000",
         '-5,0,"a ""b"" c",,1.000',
-    ]
-
-
-# -- words -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0, "0 s"),
-        (2e-5, "20 µs"),
-        (0.25, "250 ms"),
-        (2.36, "2.4 s"),
-        (42, "42 s"),
-        (60, "1 min"),
-        (185, "3 min 5 s"),
-        (7800, "2 h 10 min"),
-        (4 * 86400 + 3 * 3600, "4 d 3 h"),
-    ],
-)
-def test_a_duration_has_one_unit_or_two(seconds: float, said: str) -> None:
-    assert words.duration(seconds) == said
-
-
-def test_a_share_is_never_rounded_to_all_or_nothing() -> None:
-    assert [words.share(part, 1) for part in (0, 0.0001, 0.05, 0.5, 0.9999, 1)] == [
-        "0 %",
-        "under 0.1 %",
-        "5.0 %",
-        "50 %",
-        "99.9 %",
-        "100 %",
     ]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.diagnosis.wording import plural
 from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.incident import Incident
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.policy import Policy
 from holdfast.loader.skips import SkippedFile, SkippedSample
+from holdfast.words import plural
 
 DATASET = range(64)
 

@@ -94,6 +94,13 @@ def test_of_calls_nobody_waits_for_batches() -> None:
     assert {worker.doing for worker in picture.workers} == {"running"}
 
 
+def test_of_a_scan_nobody_waits_either() -> None:
+    """It has nothing else to do."""
+    run = a_run(start={**START, "command": "scan"})
+    picture = make_picture([a_look(run), a_look(run, at_s=1.0, waited_s=9.0)], NOW)
+    assert (picture.loads, picture.waiting.bottleneck, picture.waiting.words) == (True, UNKNOWN, "")
+
+
 def test_what_only_the_record_says_is_told_as_that() -> None:
     """Between two epochs there are no workers to look at."""
     picture = make_picture([a_look(), a_look(at_s=5.0, is_fresh=False)], NOW)

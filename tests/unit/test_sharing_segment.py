@@ -218,9 +218,3 @@ def test_where_nothing_is_known_nothing_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cgroups, "host_available_bytes", lambda: None)
     assert room.headroom_bytes() is None
     assert share(np.arange(3)).tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize(("nbytes", "words"), [(5, "5 bytes"), (1500, "1.5 kB"), (8_000_000, "8 MB"), (3e12, "3 TB")])
-def test_sizes_are_said_in_words(nbytes: float, words: str) -> None:
-    """Three digits are enough."""
-    assert room.in_words(int(nbytes)) == words

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.lines import Lines, duration
-from holdfast.diagnosis.wording import plural, printable
+from holdfast.cli.lines import Lines
+from holdfast.diagnosis.wording import printable
 from holdfast.tasks.bench.results import FEW_BATCHES
+from holdfast.words import plural, took
 
 if TYPE_CHECKING:
     from holdfast.tasks.bench.match import Plan
@@ -98,7 +99,7 @@ def _print_failures(lines: Lines, cell: Cell) -> None:
         if side.ended:
             said = [f"with {_workers(cell)}: {side.ended}"]
         elif side.failures:
-            batches = "a batch" if side.failures == 1 else f"{side.failures} batches"
+            batches = "a batch" if side.failures == 1 else plural(side.failures, "batch")
             said = [f"with {_workers(cell)}: went on past {batches} that raised", *side.first_failures]
         else:
             continue
@@ -117,7 +118,7 @@ def _rate(side: Side) -> str:
 
 
 def _first(side: Side) -> str:
-    return "" if side.first_batch_s is None else duration(side.first_batch_s)
+    return "" if side.first_batch_s is None else took(side.first_batch_s)
 
 
 def _ratio(cell: Cell) -> str:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.diagnosis.wording import plural
+from holdfast.words import plural
 
 if TYPE_CHECKING:
     from holdfast.demo.outcomes import FaultsResult, OurOutcome, Outcome

@@ -14,8 +14,9 @@ from collections import Counter
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.diagnosis.wording import plural, printable
+from holdfast.diagnosis.wording import printable
 from holdfast.doctor.finding import Finding, Level
+from holdfast.words import plural
 
 _STYLES = {Level.PROBLEM: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold cyan", Level.OK: "green"}
 _NARROW = 60

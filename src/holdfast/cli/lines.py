@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.diagnosis import wording
 from holdfast.diagnosis.wording import printable
 
 _LABEL_WIDTH = 10
@@ -43,8 +42,3 @@ def wrapped(console: Console, text: str, beside: int = 0) -> list[str]:
     width = max(_LEAST_WIDTH, console.width - beside)
     indent = " " * (len(text) - len(text.lstrip()))
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def duration(seconds: float) -> str:
-    """ "12 ms", "3.1 s"."""
-    return wording.seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.3g} ms"

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.lines import Lines, duration
-from holdfast.diagnosis import wording
-from holdfast.diagnosis.wording import one_line, plural, printable
+from holdfast import words
+from holdfast.cli.lines import Lines
+from holdfast.diagnosis.wording import one_line, printable
 from holdfast.errors import WorkerError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.records.reader import Run
@@ -89,7 +89,7 @@ def wanted(order: Order) -> str:
 def _limits(case: Case) -> str:
     memory, timeout = case.limits.memory_limit_bytes, case.limits.sample_timeout_s
     said = [
-        "no memory_limit" if memory is None else f"memory_limit {wording.limit(memory)}",
+        "no memory_limit" if memory is None else f"memory_limit {words.limit(memory)}",
         "no sample_timeout" if timeout is None else f"sample_timeout {timeout:g} s",
         *([f"start method {case.start_method}"] if case.start_method else []),
     ]
@@ -121,8 +121,7 @@ def _ago(then: float | None) -> str:
     passed = max(0.0, time.time() - then)
     for unit, seconds in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if passed >= seconds:
-            count = int(passed // seconds)
-            return f"{plural(count, unit)} ago"
+            return f"{words.plural(int(passed // seconds), unit)} ago"
     return "just now"
 
 
@@ -147,8 +146,7 @@ def print_outcome(console: Console, case: Case, order: Order, outcome: Outcome, 
 def _failed(order: Order, outcome: Outcome) -> str:
     """ "worker 0 (pid 41822) died of a segmentation fault while loading sample 17", "sample 17 raised ValueError"."""
     noted, error = outcome.incident, outcome.error
-    times = plural(len(outcome.loaded), "time")
-    after = f", after it had loaded {times}" if outcome.loaded and order.part is None else ""
+    after = f", after it had loaded {words.times(len(outcome.loaded))}" if outcome.loaded and order.part is None else ""
     if isinstance(error, WorkerError) or noted is None:
         return next(iter(str(error).splitlines()), type(error).__name__) + after
     return f"{_which(order, noted)} {one_line(noted.summary, 300)}{after}"
@@ -176,15 +174,15 @@ def _loaded_rows(lines: Lines, loaded: tuple[Loaded, ...]) -> None:
     last = loaded[-1]
     seconds = sorted(each.seconds for each in loaded)
     peaks = [each.peak_bytes for each in loaded if each.peak_bytes is not None]
-    span = f"{duration(seconds[0])} to " if len(seconds) > 1 else ""
-    lines.add("took", [f"{span}{duration(seconds[-1])}"])
+    span = f"{words.took(seconds[0])} to " if len(seconds) > 1 else ""
+    lines.add("took", [f"{span}{words.took(seconds[-1])}"])
     if peaks:
-        lines.add("memory", [f"{wording.size(max(peaks))} more than before, at its peak"])
+        lines.add("memory", [f"{words.size(max(peaks))} more than before, at its peak"])
     lines.add("is", parts_lines(last.parts))
 
 
 def _memray(file: str, peak_bytes: int | None) -> list[str]:
-    peak = "nothing was noted" if peak_bytes is None else f"{wording.size(peak_bytes)} allocated at the peak"
+    peak = "nothing was noted" if peak_bytes is None else f"{words.size(peak_bytes)} allocated at the peak"
     return [peak, f"memray flamegraph {shlex.quote(file)}"]
 
 
@@ -208,7 +206,7 @@ def parts_lines(parts: Iterable[Part]) -> list[str]:
 def _part(part: Part) -> str:
     shape = None if part.shape is None else "x".join(map(str, part.shape)) or "scalar"
     said = " ".join(printable(each) for each in (part.type, part.dtype, shape) if each)
-    size = "" if part.nbytes is None else f", {wording.size(part.nbytes)}"
+    size = "" if part.nbytes is None else f", {words.size(part.nbytes)}"
     return said + size + (f" of {part.length}" if part.length is not None and part.nbytes is None else "")
 
 
@@ -250,4 +248,4 @@ def _bounded(lines: list[str]) -> list[str]:
     if len(lines) <= _MOST_EVIDENCE_LINES:
         return lines
     half = _MOST_EVIDENCE_LINES // 2
-    return [*lines[:half], f"... {plural(len(lines) - 2 * half, 'line')} more, in --json ...", *lines[-half:]]
+    return [*lines[:half], f"... {words.plural(len(lines) - 2 * half, 'line')} more, in --json ...", *lines[-half:]]

@@ -128,10 +128,10 @@ def _width(output: str | None) -> int:
 
 
 def _say_next(console: Console, told: Report, opens: bool, named: str) -> None:
-    """`named`: how the run is found again. What somebody handed on is not among the runs here."""
+    """`named`: how the run is told again. What somebody handed on is not among the runs here, and is not replayed."""
     replays = {group.number: replay for group in told.incidents.groups if (replay := commands.replay(told, group))}
     worst = [remedy.group for remedy in told.headline.remedies if remedy.group in replays]
-    if replays:
+    if replays and told.is_found:
         name_next(console, replays[worst[0] if worst else min(replays)], "load that one sample alone")
     elif not opens:
         name_next(console, f"holdfast report {quote(named)} --open", "look at it in a browser")

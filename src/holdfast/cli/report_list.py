@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 from rich.table import Table
 from rich.text import Text
 
+from holdfast import words
 from holdfast.cli.console import name_next, out, print_json, talk
 from holdfast.cli.runs import NONE_YET
 from holdfast.records import reader
 from holdfast.records.reader import Run
-from holdfast.report import clean, entries, words
+from holdfast.report import clean, entries
 from holdfast.report.findings import outcome_of
-from holdfast.report.pace import last_counts
+from holdfast.report.nouns import front_of
 from holdfast.report.span import span_of
 
 
@@ -48,7 +49,7 @@ def print_runs(as_json: bool) -> None:
 
 def _listed(run: Run) -> Listed:
     span = span_of(run)
-    front = entries.text(run.start, "front", 40) or "DataLoader"
+    front = front_of(run.start)
     of = entries.text(run.start, "dataset", 60) or entries.text(run.start, "function", 60)
     return Listed(
         run=clean.line(run.id, 40),
@@ -56,8 +57,8 @@ def _listed(run: Run) -> Listed:
         took_s=span.duration_s,
         what=f"{front}({of})" if of else front,
         outcome=outcome_of(run),
-        incidents=max(len(run.incidents), entries.count(last_counts(run), "incidents")),
-        skipped=max(len(run.skipped), entries.count(last_counts(run), "skipped")),
+        incidents=max(len(run.incidents), entries.count(run.last_counts, "incidents")),
+        skipped=max(len(run.skipped), entries.count(run.last_counts, "skipped")),
     )
 
 

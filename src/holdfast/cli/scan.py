@@ -101,6 +101,7 @@ def _run(given: dict[str, Any], *, list_all: bool, as_json: bool) -> int:
 
 
 def _scan(talk: Console, given: dict[str, Any]) -> Outcome:
+    os.environ[options.COMMAND] = "scan"  # for the record: nobody trains
     os.environ[options.TARGET] = targets.remembered(given["target"])  # for `holdfast replay`
     dataset = targets.load_dataset(given["target"])
     from holdfast.tasks.scan.session import Refused, Request, run

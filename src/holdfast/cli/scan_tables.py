@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.diagnosis.wording import one_line, printable, seconds, size
-from holdfast.report.words import plural
+from holdfast.diagnosis.wording import one_line, printable
+from holdfast.words import plural, seconds, size
 
 if TYPE_CHECKING:
     from holdfast.tasks.scan.findings import Bad, Place

@@ -19,12 +19,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from holdfast import words
 from holdfast.cli import console
 from holdfast.cli.runs import find_run
 from holdfast.cli.screen import taken_over
 from holdfast.cli.watch import Watch
 from holdfast.records import reader
-from holdfast.report import entries, live, words
+from holdfast.report import entries, live
 from holdfast.report.live_pictures import RunPicture, to_json
 from holdfast.report.live_rows import Look
 from holdfast.report.waiting import LOADER

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
+from holdfast.words import plural
+
 if TYPE_CHECKING:
     from holdfast.tasks.tune.watched import Weighed
 
@@ -55,9 +57,8 @@ class TuneProgress:
         self._say(f"samples: {len(weighed):,}")
 
     def measured(self, num_workers: int, batches_per_s: float | None) -> None:
-        noun = "worker" if num_workers == 1 else "workers"
         rate = "" if batches_per_s is None else f": {batches_per_s:.3g} batches/s"
-        words = f"{num_workers} {noun}{rate}"
+        words = f"{plural(num_workers, 'worker')}{rate}"
         self._say(words, at_once=words != self._words)
         self._words = words
 

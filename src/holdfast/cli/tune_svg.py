@@ -9,7 +9,8 @@ import math
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from holdfast.diagnosis.wording import one_line, plural
+from holdfast.diagnosis.wording import one_line
+from holdfast.words import plural
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.facts import Setting

@@ -17,7 +17,7 @@ from rich.text import Text
 from holdfast.cli.lines import wrapped
 from holdfast.cli.tune_code import call
 from holdfast.diagnosis.wording import one_line
-from holdfast.report.words import plural
+from holdfast.words import decimal_size, plural, took
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.facts import Point, Samples, Setting
@@ -58,8 +58,6 @@ def print_outcome(console: Console, target: str, setting: Setting, outcome: Outc
 
 
 def _print_samples(page: _Page, target: str, setting: Setting, outcome: Outcome, samples: Samples) -> None:
-    from holdfast.tasks.tune.sizing import duration, words
-
     times, sizes = samples.seconds, samples.sample_bytes
     what = "elements" if outcome.is_iterable else f"of {plural(outcome.length or 0, 'sample')}"
     workers = "two workers" if outcome.is_iterable else "one worker"
@@ -69,12 +67,13 @@ def _print_samples(page: _Page, target: str, setting: Setting, outcome: Outcome,
     waits = f"{samples.waiting_share:.0%} of it waiting" if samples.waiting_share >= 0.005 else "none of it waiting"
     page.labelled(
         "  time",
-        f"median {duration(times.median)}, 99% within {duration(times.p99)}, slowest {duration(times.max)}; {waits}",
+        f"median {took(times.median)}, 99% within {took(times.p99)}, slowest {took(times.max)}; {waits}",
     )
-    batch = "" if samples.batch_bytes is None else f"; a batch of {setting.batch_size} is {words(samples.batch_bytes)}"
-    page.labelled("  size", f"median {words(sizes.median)}, largest {words(sizes.max)}{batch}")
+    nbytes = samples.batch_bytes
+    batch = "" if nbytes is None else f"; a batch of {setting.batch_size} is {decimal_size(nbytes)}"
+    page.labelled("  size", f"median {decimal_size(sizes.median)}, largest {decimal_size(sizes.max)}{batch}")
     if samples.peak_bytes is not None:
-        page.labelled("  memory", f"{words(samples.peak_bytes)} beyond its start at most, with a batch in hand")
+        page.labelled("  memory", f"{decimal_size(samples.peak_bytes)} beyond its start at most, with a batch in hand")
 
 
 def _print_curve(page: _Page, setting: Setting, outcome: Outcome) -> None:

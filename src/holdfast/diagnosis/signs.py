@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast import words
 from holdfast.diagnosis import python_frames, wording
 from holdfast.diagnosis.evidence import Ending, Evidence, Frame, Mapping, Place, RaisedException
 from holdfast.diagnosis.native import mappings
@@ -182,13 +183,13 @@ def stack_lines(evidence: Evidence, most: int = 6) -> tuple[str, ...]:
     found = python_frames.called_by_us(frames(evidence))
     lines = [f"{'in' if k == 0 else 'called by'} {frame}" for k, frame in enumerate(found[:most])]
     more = len(found) - most
-    return (*lines, f"and {wording.plural(more, 'frame')} more") if more > 0 else tuple(lines)
+    return (*lines, f"and {words.plural(more, 'frame')} more") if more > 0 else tuple(lines)
 
 
 def hung(evidence: Evidence) -> str:
     """ "hung for more than 30 s"."""
     timeout = evidence.sample_timeout_s
-    return "hung" if timeout is None else f"hung for more than {wording.seconds(timeout)}"
+    return "hung" if timeout is None else f"hung for more than {words.seconds(timeout)}"
 
 
 def module_of(file: str) -> str:

@@ -1,4 +1,4 @@
-"""Words for numbers: signals, their codes, sizes, growth. Pure.
+"""Words for what is seen of a death: signals, their codes, growth. Numbers alone are said by `holdfast/words.py`. Pure.
 
 Whatever comes from outside (stderr, messages of exceptions) goes through `one_line` before it is shown: one line,
 bounded, no control characters. Standard library only. Runs in: main process.
@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 
 from holdfast.diagnosis.evidence import MemoryReading
+from holdfast.words import plural, seconds, size
 
 
 def _number(name: str, on_linux: int) -> int:
@@ -53,7 +54,6 @@ _CODES = {
 _NAMES = {value: name for name, value in list(globals().items()) if re.fullmatch(r"SIG[A-Z0-9]+", name)}
 _LONGEST = 300
 _LEAST_GROWTH = 8 << 20  # what is less is no growth to speak of
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def signal_name(number: int) -> str:
@@ -72,27 +72,6 @@ def code_name(number: int, code: int) -> str:
     if 1 <= code <= len(names):
         return names[code - 1]
     return _SENT.get(code, f"si_code {code}")
-
-
-def size(number_of_bytes: int) -> str:
-    """ "512 bytes", "1.5 GiB"."""
-    value, unit = float(number_of_bytes), 0
-    while abs(value) >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
-
-
-def limit(number_of_bytes: int) -> str:
-    """The size of a limit as a user may have written it: "4 GB" and not "3.7 GiB"."""
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
-        if number_of_bytes >= unit and number_of_bytes % (unit // 1000) == 0:
-            return f"{number_of_bytes / unit:g} {name}"
-    return size(number_of_bytes)
-
-
-def seconds(value: float) -> str:
-    """ "3 s", "0.25 s"."""
-    return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
 
 
 def growth(readings: Sequence[MemoryReading], at_start_bytes: int = 0) -> str:
@@ -120,10 +99,6 @@ def _samples(readings: Sequence[MemoryReading]) -> str:
         return "the samples of its last batches"
     positions = [reading.position for reading in readings]
     return f"its last {plural(max(positions) - min(positions) + 1, 'sample')}"
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:

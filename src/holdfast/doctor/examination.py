@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from holdfast.diagnosis.wording import error_line, seconds
+from holdfast.diagnosis.wording import error_line
 from holdfast.doctor.checks import (
     container,
     cpu_and_threads,
@@ -33,6 +33,7 @@ from holdfast.doctor.checks import (
 )
 from holdfast.doctor.finding import Finding, Level
 from holdfast.doctor.scope import Scope
+from holdfast.words import seconds
 
 
 class Check(Protocol):

@@ -24,7 +24,6 @@ from typing import Any
 from torch.multiprocessing.spawn import ProcessContext
 
 from holdfast.counted import SPAWN
-from holdfast.diagnosis.wording import plural
 from holdfast.errors import NotPicklable, WorkerError
 from holdfast.incident import Incidents
 from holdfast.launch import judging, program
@@ -32,6 +31,7 @@ from holdfast.launch.errors import RankError, RankInitError
 from holdfast.launch.program import Program
 from holdfast.launch.register import Register
 from holdfast.launch.states import End, RankState
+from holdfast.words import plural
 from holdfast.workers.backend import WorkerHandle
 from holdfast.workers.calls import Call, Calls
 from holdfast.workers.job import Calling, Job, job_of_calls

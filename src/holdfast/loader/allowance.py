@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 import psutil
 
-from holdfast.diagnosis import wording
+from holdfast import words
 from holdfast.loader.units import Units
 from holdfast.memory import cgroups
 from holdfast.memory.budget import Governor, Use
@@ -91,7 +91,7 @@ class Allowance:
         governor = self._governor
         if not governor.batch_bytes and not governor.loading_bytes:
             return ""
-        batch, loading = wording.size(governor.batch_bytes), wording.size(governor.loading_bytes)
+        batch, loading = words.size(governor.batch_bytes), words.size(governor.loading_bytes)
         return f"a batch takes up to {batch}, and loading one up to {loading} of its worker, by those that came"
 
     # -- what is decided -------------------------------------------------------------------------------------------

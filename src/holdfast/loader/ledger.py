@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Any
 
 from holdfast import counted
-from holdfast.diagnosis.wording import plural
 from holdfast.errors import HoldfastWarning, TooManySkipped
 from holdfast.events import Teller
 from holdfast.incident import Incident, Incidents, bounded_repr
@@ -18,6 +17,7 @@ from holdfast.loader.policy import Policy
 from holdfast.loader.run import Run
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
 from holdfast.loader.stats import Counters
+from holdfast.words import plural
 
 
 class Blame(Enum):

@@ -13,9 +13,9 @@ from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, MemoryGrowth
 from holdfast.diagnosis.message import Account
-from holdfast.diagnosis.wording import plural
 from holdfast.errors import TooManyRestarts, WorkerError, WorkerInitError
 from holdfast.incident import Incident, bounded_repr
+from holdfast.words import plural
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.failures import Failure, capture
 from holdfast.workers.losses import OUT_OF_MEMORY, OVER_LIMIT, attach, incident_of, incident_of_loss, kind_of

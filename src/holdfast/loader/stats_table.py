@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from holdfast.diagnosis import wording
+from holdfast import words
 from holdfast.incident import bounded_repr
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _memory(stats: LoaderStats) -> list[str]:
         return []
     workers = ((f"  worker {number}", nbytes) for number, nbytes in enumerate(memory.workers_bytes))
     parts = [("  main", memory.main_bytes), *workers]
-    return ["memory of their own", *_rows((name, wording.size(nbytes)) for name, nbytes in parts)]
+    return ["memory of their own", *_rows((name, words.size(nbytes)) for name, nbytes in parts)]
 
 
 def _slowest(stats: LoaderStats) -> list[str]:

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.counted import FRONTS, LOADER, Totals
+from holdfast.counted import FRONTS, LOADER, STAGES, Totals
 
 CALLS = tuple(front for front in FRONTS if front != LOADER)
 COUNTER, GAUGE = "counter", "gauge"
-_STAGES = {"fetch": "fetch_s", "collate": "collate_s", "send": "send_s"}
 
 Sample = tuple[tuple[str, ...], float]
 """The values of the labels, and that of the metric."""
@@ -59,7 +58,7 @@ def families(reading: Reading) -> list[Family]:
 
 def _of_loading(reading: Reading) -> list[Family]:
     counts = reading.totals[LOADER].counts
-    stages = tuple(((stage,), counts[name]) for stage, name in _STAGES.items())
+    stages = tuple(((name.removesuffix("_s"),), counts[name]) for name in STAGES)
     return [
         _counter("batches", "Batches that loaders have delivered", counts["batches"]),
         _counter("samples", "Samples in those batches", counts["samples"]),

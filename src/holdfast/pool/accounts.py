@@ -12,10 +12,10 @@ from concurrent.futures.process import _RemoteTraceback
 from holdfast.diagnosis import message
 from holdfast.diagnosis.call_words import for_calls
 from holdfast.diagnosis.message import Account
-from holdfast.diagnosis.wording import plural
 from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError
 from holdfast.incident import Incident
 from holdfast.pool.task import Task
+from holdfast.words import plural
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
 from holdfast.workers.losses import account_of, attach, incident_of_loss, kind_of

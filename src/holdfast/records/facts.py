@@ -1,9 +1,9 @@
 """What a record says of a run at its start: this list, and nothing else.
 
-No argument of the command line but the script's own base name and the MODULE:DATASET that a command of ours was given,
-no environment variable, nothing of any sample. A field
-that is not a text or a whole number becomes the name of its type, so that an object handed over by mistake, such as the
-dataset in place of its class's name, does not end up in the file.
+No argument of the command line but the script's own base name, or the name of a command of ours and the MODULE:DATASET
+that it was given; no environment variable, nothing of any sample. A field that is not a text or a whole number becomes
+the name of its type, so that an object handed over by mistake, such as the dataset in place of its class's name, does
+not end up in the file.
 
 Runs in: main process.
 """
@@ -71,6 +71,7 @@ def start_line(facts: RunFacts, run_id: str, started: float) -> dict[str, Any]:
         "cpus": _cpus(),
         "script": cut(_script(), _LONGEST),
         "target": _told(options.target()),
+        "command": _told(options.command()),
         "launch": _told(options.launch()),
         **liveness.identity(),
     }

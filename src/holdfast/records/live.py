@@ -74,12 +74,7 @@ class LiveRun:
 
 def running() -> list[Run]:
     """The runs of this user whose processes are alive, newest first."""
-    try:
-        runs = home.runs_directory()
-        files = [] if runs is None else home.run_files(runs)
-    except OSError:
-        return []
-    found = (_read_if_alive(file) for file in files)
+    found = (_read_if_alive(file) for file in reader.run_files())
     return [run for run in found if run is not None]
 
 
@@ -171,7 +166,7 @@ def _limit(run: Run, row: tuple[int, ...]) -> int | None:
 
 
 def _from_record(run: Run) -> LiveRun:
-    last = run.end or (run.readings[-1] if run.readings else {})
+    last = run.last_counts
     readings = run.readings[-1].get("workers") if run.readings and run.end is None else None
     restarts = Counter(repr(line.get("worker_id")) for line in run.workers if line.get("why") == "restart")
     entries = [entry for entry in readings if _is_worker(entry)] if isinstance(readings, list) else []

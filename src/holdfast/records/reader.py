@@ -47,6 +47,11 @@ class Run:
     """Samples that were skipped or replaced; `end` says how many more there were."""
 
     @property
+    def last_counts(self) -> dict[str, Any]:
+        """The last line that counts: that of the end, or of the last reading; empty where there is none."""
+        return self.end or (self.readings[-1] if self.readings else {})
+
+    @property
     def is_newer(self) -> bool:
         """Whether it was written by a version of holdfast whose records may mean something else."""
         version = self.start.get("version")
@@ -83,25 +88,36 @@ def read(path: str | os.PathLike[str]) -> Run:
     )
 
 
-def all_runs() -> Iterator[Run]:
-    """Every run that can be read, newest first, each read when it is asked for."""
-    return _readable(_run_files())
-
-
-def find(run_id_prefix: str) -> list[Run]:
-    """The runs whose id begins so, newest first. A whole id means that run and no longer one."""
-    prefix = run_id_prefix.strip().lower()
-    found = [file for file in _run_files() if file.run_id.startswith(prefix)]
-    exact = [file for file in found if file.run_id == prefix]
-    return list(_readable(exact or found))
-
-
-def _run_files() -> list[home.RunFile]:
+def run_files() -> list[home.RunFile]:
+    """Of all runs, newest first. None where there is no place for them."""
     try:
         runs = home.runs_directory()
         return [] if runs is None else home.run_files(runs)
     except OSError:
         return []
+
+
+def all_runs() -> Iterator[Run]:
+    """Every run that can be read, newest first, each read when it is asked for."""
+    return _readable(run_files())
+
+
+def find(run_id_prefix: str) -> list[Run]:
+    """The runs whose id begins so, newest first. A whole id means that run and no longer one."""
+    prefix = run_id_prefix.strip().lower()
+    found = [file for file in run_files() if file.run_id.startswith(prefix)]
+    exact = [file for file in found if file.run_id == prefix]
+    return list(_readable(exact or found))
+
+
+def is_found(run: Run) -> bool:
+    """Whether `find` finds it: it lies among the runs here, and is not a file that was handed on."""
+    try:
+        runs = home.runs_directory()
+        is_named = home.run_id_of(run.path.name) is not None
+        return is_named and runs is not None and run.path.parent.samefile(runs)
+    except OSError:
+        return False
 
 
 def _readable(files: list[home.RunFile]) -> Iterator[Run]:

@@ -23,6 +23,11 @@ def replay(report: Report, group: Group) -> str:
     return f"holdfast replay {quote(with_sample[-1].id)} --dataset {quote(_target(report) or NO_TARGET)}"
 
 
+def replay_does(report: Report) -> str:
+    """What comes of that, and where it can be run: what was handed on is not among the runs here."""
+    return "loads this one sample alone" if report.is_found else "loads this one sample alone, where the run was"
+
+
 def _target(report: Report) -> str:
     """MODULE:DATASET, where the record has it."""
     return next((fact.value for fact in report.facts if fact.name == "found as"), "")

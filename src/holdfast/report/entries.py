@@ -32,8 +32,12 @@ def as_number(value: object) -> float | None:
 
 
 def whole(entry: Entry, key: str) -> int | None:
-    value = number(entry, key)
-    return None if value is None else int(value)
+    return as_whole(entry.get(key))
+
+
+def as_whole(value: object) -> int | None:
+    found = as_number(value)
+    return None if found is None else int(found)
 
 
 def count(entry: Entry, key: str) -> int:

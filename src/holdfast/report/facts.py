@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from holdfast import words
 from holdfast.records.reader import Run
-from holdfast.report import entries, words
+from holdfast.report import entries
 from holdfast.report.entries import Entry
 from holdfast.report.nouns import nouns_of
-from holdfast.report.pace import last_counts
 from holdfast.report.span import Span
 
 
@@ -47,7 +47,7 @@ def _facts(run: Run, span: Span) -> Iterator[tuple[str, str]]:
     yield "rank", _rank(start)
     yield "recycled", _counted(run, "recycled", "worker", "between batches, as recycle_after says")
     yield "supervisor", _counted(run, "supervisor_restarts", "restart", "")
-    yield "new interpreters", entries.text(last_counts(run), "new_interpreters")
+    yield "new interpreters", entries.text(run.last_counts, "new_interpreters")
     yield "versions", _versions(start)
     yield "machine", _machine(start)
     yield "process", entries.text(start, "pid")
@@ -74,7 +74,7 @@ def _rank(start: Entry) -> str:
 
 
 def _counted(run: Run, key: str, noun: str, why: str) -> str:
-    number = entries.count(last_counts(run), key)
+    number = entries.count(run.last_counts, key)
     return f"{words.plural(number, noun)} {why}".strip() if number else ""
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.records.reader import Run
-from holdfast.report import entries
 from holdfast.report.entries import Entry
 from holdfast.report.incidents import Group, Incidents
 from holdfast.report.losses import Losses
-from holdfast.report.nouns import Nouns
+from holdfast.report.nouns import Nouns, front_of
 from holdfast.report.pace import Pace
 
 Outcome = Literal["finished", "running", "cut short", "unreadable"]
@@ -46,7 +45,7 @@ class Findings:
     @property
     def front(self) -> str:
         """What the user made: "DataLoader"."""
-        return entries.text(self.start, "front") or "DataLoader"
+        return front_of(self.start)
 
 
 def outcome_of(run: Run) -> Outcome:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.report import words
+from holdfast import words
 from holdfast.report.findings import Findings, Outcome, was_raised
 from holdfast.report.remedies import Remedy, remedies_of
 from holdfast.report.story import Told, story_of, were_lost, what_happened

@@ -18,7 +18,8 @@ import hashlib
 import jinja2
 import markupsafe
 
-from holdfast.report import clean, commands, families, losses, remedies, words
+from holdfast import words
+from holdfast.report import clean, commands, families, losses, remedies
 from holdfast.report.charts import panel, stages, timeline, usage
 from holdfast.report.incidents import Incidents
 from holdfast.report.model import Report
@@ -53,7 +54,7 @@ def _render(report: Report) -> str:
             timeline=timeline.timeline_chart(report.timeline, report.nouns.worker),
             bar_height=timeline.BAR,
             memory=usage.memory_panels(report.memory, report.duration_s),
-            rates=usage.rate_panels(report.pace, report.duration_s),
+            rates=usage.rate_panels(report.pace, report.duration_s, report.nouns.item),
             stages=stages.stage_bars(report.pace, report.duration_s),
             frame=panel,
             shapes=timeline.SHAPES,
@@ -61,6 +62,7 @@ def _render(report: Report) -> str:
             csv_url=data_url("text/csv", losses.as_csv(report.losses)),
             skipped_file_url=data_url("application/jsonl", report.losses.skipped_file),
             replay=functools.partial(commands.replay, report),
+            replay_does=commands.replay_does(report),
             remedy=remedies.remedy_of,
             most_rows=_MOST_ROWS,
         )

@@ -114,8 +114,8 @@ def group_numbers(run: Run) -> list[int]:
 
 
 def _key(line: Entry) -> tuple[str, ...]:
-    words = (entries.text(line, name) for name in ("cause", "where", "summary"))
-    return tuple(_NUMBERS.sub("0", word) if number == 2 else word for number, word in enumerate(words))
+    cause, where, summary = (entries.text(line, name) for name in ("cause", "where", "summary"))
+    return cause, where, _NUMBERS.sub("0", summary)
 
 
 def _group(number: int, lines: list[Entry], run_id: str, span: Span) -> Group:
@@ -180,7 +180,7 @@ def split_evidence(evidence: str) -> tuple[tuple[str, ...], str]:
 
 
 def _left_out(run: Run) -> tuple[tuple[str, int], ...]:
-    """What the last line says was counted; while there is none, that there is something."""
+    """What the last line says was counted, most first; while there is no such line nobody knows."""
     counted = entries.table(run.end or {}, "incidents_left_out")
     found = [(entries.as_text(cause, 100), entries.count(counted, cause)) for cause in list(counted)[:200]]
     return tuple(sorted((pair for pair in found if pair[1]), key=lambda pair: (-pair[1], pair[0])))

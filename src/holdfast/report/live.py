@@ -18,8 +18,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from holdfast import words
 from holdfast.report import live_rows as rows
-from holdfast.report import live_workers, words
+from holdfast.report import live_workers
 from holdfast.report.live_pictures import RunPicture
 from holdfast.report.live_rows import Look
 

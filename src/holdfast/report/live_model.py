@@ -14,17 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.counted import LOADER
 from holdfast.records.live import LiveRun, LiveWorker
 from holdfast.report import clean, entries
 from holdfast.report.live_pictures import (
     DIED,
     ENDED,
-    LOADER_FRONT,
     RUNNING,
     IncidentPicture,
     RunPicture,
     WorkerPicture,
 )
+from holdfast.report.nouns import front_of, nouns_of
 from holdfast.report.waiting import waiting
 
 WINDOW_S = 10.0
@@ -76,7 +77,7 @@ def make_picture(looks: Sequence[LiveRun], now: float) -> RunPicture:
         id=run.id,
         script=entries.text(start, "script", _LONGEST_NAME),
         dataset=entries.text(start, "dataset", _LONGEST_NAME) or entries.text(start, "function", _LONGEST_NAME),
-        front=_front(start),
+        front=front_of(start),
         rank=entries.whole(start, "rank"),
         pid=entries.whole(start, "pid"),
         state=state,
@@ -85,16 +86,12 @@ def make_picture(looks: Sequence[LiveRun], now: float) -> RunPicture:
         **counts,
         batches_per_s=_per_s(older, newer, "batches") if state == RUNNING else None,
         samples_per_s=_per_s(older, newer, "samples") if state == RUNNING else None,
-        waiting=waiting(older, newer, age_s, is_loader=_front(start) == LOADER_FRONT),
+        waiting=waiting(older, newer, age_s, trains=nouns_of(start).trains),
         # (Those of a record are of its last reading: they may be gone.)
         workers=_workers(looks) if state == RUNNING and newer.is_fresh else (),
         incidents=_count_incidents(run.incidents, run.end),
         last_incidents=tuple(_incident(run.id, line) for line in run.incidents[-_MOST_INCIDENTS:]),
     )
-
-
-def _front(start: Mapping[str, Any]) -> str:
-    return entries.text(start, "front", _LONGEST_NAME) or LOADER_FRONT
 
 
 def _age_s(start: Mapping[str, Any], end: Mapping[str, Any] | None, state: str, now: float) -> float | None:
@@ -110,7 +107,7 @@ def _per_s(older: LiveRun, newer: LiveRun, name: str) -> float | None:
 
 def _workers(looks: Sequence[LiveRun]) -> tuple[WorkerPicture, ...]:
     newer = looks[-1]
-    loads = _front(newer.run.start) == LOADER_FRONT
+    loads = front_of(newer.run.start) == LOADER
     return tuple(_worker(one, _worker_rate(looks, one.worker_id) if loads else None, loads) for one in newer.workers)
 
 

@@ -9,9 +9,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.counted import LOADER
 from holdfast.report.waiting import Waiting
 
-LOADER_FRONT = "DataLoader"
 RUNNING, ENDED, DIED = "running", "ended", "died"
 
 
@@ -91,7 +91,7 @@ class RunPicture:
     @property
     def loads(self) -> bool:
         """Samples, in batches; if not, it runs calls."""
-        return self.front == LOADER_FRONT
+        return self.front == LOADER
 
 
 def to_json(picture: RunPicture) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from holdfast.report import words
+from holdfast import words
 from holdfast.report.live_pictures import DIED, IncidentPicture, RunPicture
 from holdfast.report.waiting import LOADER, SOMETIMES, TRAINING
 
@@ -84,7 +84,7 @@ def _whole_seconds(seconds: float) -> str:
 def counts(look: Look, run: RunPicture) -> Text:
     """How fast it goes, and how far it is."""
     said = [] if run.is_over else [f"{rate_words(rate)} {units}/s" for rate, units in _rates(run) if rate is not None]
-    so_far = [_plural(count, unit) for count, unit in _so_far(run)]
+    so_far = [words.plural(count, unit) for count, unit in _so_far(run)]
     gap = "  " if look.is_narrow else "   "
     row = Text(INDENT + gap.join(said[:1] or so_far if look.is_narrow else [*said, *so_far]))
     if run.restarts:
@@ -101,10 +101,6 @@ def _rates(run: RunPicture) -> list[tuple[float | None, str]]:
 
 def _so_far(run: RunPicture) -> list[tuple[int, str]]:
     return [(run.batches, "batch")] if run.loads else [(run.samples, "call")]
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}es" if noun == "batch" and number != 1 else words.plural(number, noun)
 
 
 def rate_words(rate: float) -> str:

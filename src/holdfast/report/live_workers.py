@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from holdfast.report import words
+from holdfast import words
 from holdfast.report.live_pictures import WorkerPicture
 from holdfast.report.live_rows import INDENT, Look, rate_words
 

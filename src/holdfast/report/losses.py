@@ -18,7 +18,6 @@ from typing import Any
 from holdfast.records.reader import Run
 from holdfast.report import clean, entries, families
 from holdfast.report.entries import Entry
-from holdfast.report.pace import last_counts
 from holdfast.report.span import Span
 
 _REPLACED = re.compile(r"replaced by (.*)", re.DOTALL)
@@ -51,7 +50,7 @@ class Losses:
 def losses_of(run: Run, span: Span) -> Losses:
     lines = run.skipped or _from_incidents(run)
     skipped = tuple(_skipped(line, span) for line in lines)
-    total = max(len(skipped), entries.count(last_counts(run), "skipped"))
+    total = max(len(skipped), entries.count(run.last_counts, "skipped"))
     return Losses(total, skipped, _skipped_file(run, lines))
 
 

@@ -4,7 +4,8 @@
 
 All texts are clean, and everything is bounded by what a page can hold, whatever was in the record.
 
-Pure, but for the clock while a run goes on. Runs in: wherever records are read.
+Pure, but for the clock while a run goes on, and the question whether it is among the runs here. Runs in: wherever
+records are read.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from holdfast import words
+from holdfast.records import reader
 from holdfast.records.reader import Run
-from holdfast.report import clean, entries, words
+from holdfast.report import clean, entries
 from holdfast.report.facts import Fact, facts_of
 from holdfast.report.findings import Findings, outcome_of
 from holdfast.report.headline import Headline, headline_of
@@ -22,7 +25,7 @@ from holdfast.report.lives import Timeline, timeline_of
 from holdfast.report.losses import Losses, losses_of
 from holdfast.report.memory import MemoryUse, memory_of
 from holdfast.report.nouns import Nouns, nouns_of
-from holdfast.report.pace import Pace, last_counts, pace_of
+from holdfast.report.pace import Pace, pace_of
 from holdfast.report.span import span_of
 
 
@@ -45,6 +48,8 @@ class Report:
     losses: Losses
     facts: tuple[Fact, ...]
     nouns: Nouns
+    is_found: bool
+    """Whether commands find the run by its id: it is not a file that was handed on."""
 
     @property
     def began(self) -> str:
@@ -55,7 +60,7 @@ def report_of(run: Run) -> Report:
     """Never raises for what is in a record."""
     span = span_of(run)
     incidents, pace, losses = incidents_of(run, span), pace_of(run, span), losses_of(run, span)
-    restarts = max(entries.count(last_counts(run), "restarts"), _noted_restarts(run))
+    restarts = max(entries.count(run.last_counts, "restarts"), _noted_restarts(run))
     found = Findings(
         start=run.start,
         outcome=outcome_of(run),
@@ -81,6 +86,7 @@ def report_of(run: Run) -> Report:
         losses=losses,
         facts=facts_of(run, span),
         nouns=found.nouns,
+        is_found=reader.is_found(run),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from holdfast.counted import STAGES
 from holdfast.records.reader import Run
 from holdfast.report import entries
 from holdfast.report.entries import Entry
+from holdfast.report.nouns import nouns_of
 from holdfast.report.span import Span
 
-STAGES = (("fetch", "fetch_s"), ("collate", "collate_s"), ("send", "send_s"))
 MOST_POINTS = 240
 MOST_SLOW = 10
 BOTTLENECK_SHARE = 0.2
@@ -48,7 +49,7 @@ class Pace:
     samples: int
     waited_s: float
     waited_share: float | None
-    """Of the run; None where it is too short to say, or nothing was counted."""
+    """Of the run; None where it is too short to say, nothing was counted, or nobody trained."""
     stages: tuple[tuple[str, float], ...]
     """Name and seconds, over all workers; empty in older records."""
     rates: tuple[Rate, ...]
@@ -61,25 +62,25 @@ class Pace:
 
 
 def pace_of(run: Run, span: Span) -> Pace:
-    last = last_counts(run)
+    last = run.last_counts
     waited_s = max(entries.number(last, "waited_s") or 0.0, 0.0)
     batches = entries.count(last, "batches")
-    share = min(waited_s / span.duration_s, 1.0) if batches and span.duration_s > 0 else None
+    can_tell = batches and span.duration_s > 0 and nouns_of(run.start).trains
+    share = min(waited_s / span.duration_s, 1.0) if can_tell else None
     totals = entries.table(last, "stages")
     return Pace(
         batches=batches,
         samples=entries.count(last, "samples"),
         waited_s=waited_s,
         waited_share=share,
-        stages=tuple((name, max(entries.number(totals, key) or 0.0, 0.0)) for name, key in STAGES) if totals else (),
+        stages=tuple(_stage(totals, key) for key in STAGES) if totals else (),
         rates=tuple(_rates(run, span)),
         slowest=tuple(_slowest(last)),
     )
 
 
-def last_counts(run: Run) -> Entry:
-    """The last line that counts: that of the end, or of the last reading."""
-    return run.end or (run.readings[-1] if run.readings else {})
+def _stage(totals: Entry, key: str) -> tuple[str, float]:
+    return key.removesuffix("_s"), max(entries.number(totals, key) or 0.0, 0.0)
 
 
 def _rates(run: Run, span: Span) -> list[Rate]:
@@ -106,10 +107,5 @@ def _slowest(last: Entry) -> list[Slow]:
         index, seconds, worker, epoch = [*item, None, None, None, None][:4]
         taken_s = entries.as_number(seconds)
         if taken_s is not None and taken_s >= 0:
-            worker_id, of_epoch = entries.as_number(worker), entries.as_number(epoch)
-            found.append(Slow(entries.index(index), taken_s, _whole(worker_id), _whole(of_epoch)))
+            found.append(Slow(entries.index(index), taken_s, entries.as_whole(worker), entries.as_whole(epoch)))
     return found
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)

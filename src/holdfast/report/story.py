@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from holdfast import words
 from holdfast.records import liveness
-from holdfast.report import entries, words
+from holdfast.report import entries
 from holdfast.report.findings import Findings
 from holdfast.report.incidents import MOST_SAMPLES, Group
 from holdfast.report.nouns import Nouns
@@ -75,7 +76,7 @@ def _made(found: Findings) -> str:
 def _amount(found: Findings) -> str:
     items = words.plural(found.pace.samples, found.nouns.item)
     batches = found.pace.batches
-    return f"{items} in {batches:,} batch{'' if batches == 1 else 'es'}" if batches else items
+    return f"{items} in {words.plural(batches, 'batch')}" if batches else items
 
 
 def _elsewhere(found: Findings) -> str:

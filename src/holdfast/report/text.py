@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from holdfast.report import commands, families, words
+from holdfast import words
+from holdfast.report import commands, families
 from holdfast.report.columns import LETTERS, cut, labelled, lane, table, wrapped
 from holdfast.report.incidents import Group
 from holdfast.report.model import Report
@@ -105,14 +106,15 @@ def _memory(report: Report, width: int) -> Iterator[str]:
 
 def _time(report: Report, width: int) -> Iterator[str]:
     pace = report.pace
-    if pace.waited_share is None:
+    if not pace.batches:
         return
     yield from _heading("Where the time went")
     total_s = sum(seconds for _, seconds in pace.stages)
     stages = [f"{name} {words.duration(each)} ({words.share(each, total_s)})" for name, each in pace.stages]
     yield from labelled("workers", [", ".join(stages)] if stages else [], width)
-    waited = f"wait {words.duration(pace.waited_s)} ({words.share(pace.waited_share, 1.0)})"
-    yield from labelled("training", [waited], width)
+    if pace.waited_share is not None:
+        waited = f"wait {words.duration(pace.waited_s)} ({words.share(pace.waited_share, 1.0)})"
+        yield from labelled("training", [waited], width)
     if pace.slowest:
         rows = [(slow.sample, words.duration(slow.seconds), _or_blank(slow.worker_id)) for slow in pace.slowest]
         yield ""
@@ -125,7 +127,7 @@ def _incidents(report: Report, width: int) -> Iterator[str]:
         return
     yield from _heading(f"Incidents ({found.total:,})")
     for group in found.groups[:_MOST_GROUPS]:
-        yield from _group(group, report.nouns.item, commands.replay(report, group), width)
+        yield from _group(report, group, width)
     rest = sum(group.count for group in found.groups[_MOST_GROUPS:]) + sum(number for _, number in found.not_shown)
     if rest:
         others = words.plural(rest, "incident")
@@ -134,7 +136,8 @@ def _incidents(report: Report, width: int) -> Iterator[str]:
         yield from wrapped(f"Counted, and not in the record: {cause}, {words.times(number)}.", width)
 
 
-def _group(group: Group, noun: str, replay: str, width: int) -> Iterator[str]:
+def _group(report: Report, group: Group, width: int) -> Iterator[str]:
+    noun, replay = report.nouns.item, commands.replay(report, group)
     again = f", {words.times(group.count)}" if group.count > 1 else ""
     yield from wrapped(f"{group.summary}{again}", width, f"{LETTERS[group.family]} ")
     yield from labelled("cause", [f"{group.cause}{f' ({group.confidence})' if group.confidence else ''}"], width)
@@ -144,7 +147,7 @@ def _group(group: Group, noun: str, replay: str, width: int) -> Iterator[str]:
     yield from labelled(f"{noun}s" if len(group.samples) > 1 else noun, [samples] if samples else [], width)
     yield from labelled("evidence", group.facts, width)
     yield from labelled("done", [done if again == "" else f"{done}, {words.times(n)}" for done, n in group.done], width)
-    tried = [replay + "   loads this one sample alone"] if replay else []
+    tried = [f"{replay}   {commands.replay_does(report)}"] if replay else []
     yield from labelled("try", [*group.advice, *tried], width)
     stack = group.stack.split("\n") if group.stack else []
     yield from (cut(f"    {line}", width).rstrip() for line in stack[:_MOST_STACK_LINES])

@@ -28,12 +28,12 @@ class Waiting:
     words: str
 
 
-def waiting(older: LiveRun, newer: LiveRun, age_s: float | None, *, is_loader: bool) -> Waiting:
+def waiting(older: LiveRun, newer: LiveRun, age_s: float | None, *, trains: bool) -> Waiting:
     """From two looks at a run, which may be the same; `age_s` is how long it lasted, for one that is over.
 
-    Of what runs calls (not `is_loader`) nothing is said: whoever waits for a call wants to.
+    Where nobody `trains` nothing is said: whoever waits for a call, or for a scan, wants to.
     """
-    if not is_loader:
+    if not trains:
         return Waiting(None, None, UNKNOWN, "")
     if not newer.run.is_alive:
         return _over_all(newer, age_s)

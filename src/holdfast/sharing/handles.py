@@ -29,10 +29,10 @@ from holdfast.sharing.dicts import SharedDict
 from holdfast.sharing.items import Items
 from holdfast.sharing.key_index import IndexForm
 from holdfast.sharing.lists import SharedList
-from holdfast.sharing.room import in_words
 from holdfast.sharing.runs import ItemsForm
 from holdfast.sharing.segment import Array, SharedSegment
 from holdfast.transport import pickling
+from holdfast.words import decimal_size
 
 Reduced = Any  # what a `__reduce__` returns
 _installed: set[str] = set()
@@ -156,7 +156,7 @@ def _warn_of_copy(nbytes: int) -> None:
     if get_spawning_popen() is not None:
         warnings.warn(
             f"a shared tensor was written to in this process, so a new process is sent a copy of it "
-            f"({in_words(nbytes)})\n"
+            f"({decimal_size(nbytes)})\n"
             f"  try   tensor = holdfast.share(tensor)   once it has been written to",
             HoldfastWarning,
             stacklevel=3,

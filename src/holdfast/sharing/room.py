@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.errors import SharedMemoryError
 from holdfast.memory import cgroups
+from holdfast.words import decimal_size
 
 
 def headroom_bytes() -> int | None:
@@ -16,9 +17,8 @@ def headroom_bytes() -> int | None:
 
 def refused(nbytes: int, headroom: int) -> SharedMemoryError:
     """The error where the headroom is too small."""
-    return _no_room(
-        f"{in_words(nbytes)} more are needed, and {in_words(headroom)} are left of the cgroup's limit or of the machine"
-    )
+    needed, left = decimal_size(nbytes), decimal_size(headroom)
+    return _no_room(f"{needed} more are needed, and {left} are left of the cgroup's limit or of the machine")
 
 
 def refused_by_the_system(error: OSError) -> SharedMemoryError:
@@ -32,12 +32,3 @@ def _no_room(why: str) -> SharedMemoryError:
         f"  try   share a smaller or more compact form (a narrower dtype, a part of the data), or\n"
         f"        read the data from a file in the workers (numpy.load(..., mmap_mode='r'))"
     )
-
-
-def in_words(nbytes: int) -> str:
-    size, unit = float(nbytes), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{size:.3g} {unit}"

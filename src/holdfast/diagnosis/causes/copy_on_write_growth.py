@@ -8,7 +8,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
-from holdfast.diagnosis import wording
+from holdfast import words
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "copy-on-write growth"
@@ -18,13 +18,13 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     growth = evidence.growth
     if evidence.ending is not Ending.GREW or growth is None or not growth.copied_bytes:
         return None
-    copied = wording.size(growth.copied_bytes)
+    copied = words.size(growth.copied_bytes)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN,
         summary=f"has copied {copied} of the memory it was forked with",
         because=f"{copied} that it shared with its parent are its alone by now, after "
-        f"{wording.plural(growth.samples, 'sample')}: to read a Python object changes its reference count, which "
+        f"{words.plural(growth.samples, 'sample')}: to read a Python object changes its reference count, which "
         f"copies its page",
         advice=(
             "holdfast.share(data)   keeps a list, dict or array that the dataset holds in one copy for all workers",

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 
-from holdfast.diagnosis import python_frames, signs, wording
+from holdfast import words
+from holdfast.diagnosis import python_frames, signs
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 from holdfast.diagnosis.python_frames import PythonFrame
 
@@ -49,7 +50,7 @@ def _because(others: int) -> str:
     alone = "only one thread lives on in a forked process: what could end this wait"
     if not others:
         return f"{alone} is not there"
-    return f"{alone} may not be there, or be of its own {wording.plural(others, 'other thread')}"
+    return f"{alone} may not be there, or be of its own {words.plural(others, 'other thread')}"
 
 
 def _waits_for(evidence: Evidence) -> str:

@@ -8,6 +8,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+from holdfast import words
 from holdfast.diagnosis import wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
@@ -18,12 +19,12 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     growth = evidence.growth
     if evidence.ending is not Ending.GREW or growth is None or growth.copied_bytes:
         return None
-    rate, since = wording.size(int(growth.bytes_per_sample)), wording.size(growth.grown_bytes)
+    rate, since = words.size(int(growth.bytes_per_sample)), words.size(growth.grown_bytes)
     return Diagnosis(
         cause=NAME,
         confidence=Confidence.CERTAIN,
         summary=f"grows {rate} per sample, {since} since it started",
-        because=f"what it keeps between batches went up by {since} over {wording.plural(growth.samples, 'sample')}, "
+        because=f"what it keeps between batches went up by {since} over {words.plural(growth.samples, 'sample')}, "
         f"and did not level off; the largest growth is in {wording.one_line(growth.largest_in, 300)}",
         advice=(
             "find what the dataset keeps of each sample: a cache without a bound, a list, a file that stays open",

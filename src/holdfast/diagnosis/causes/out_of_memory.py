@@ -9,6 +9,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+from holdfast import words
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, MemoryCounters
 
@@ -55,14 +56,14 @@ def _limit(evidence: Evidence) -> str:
     limit = after.cgroup_limit_bytes or before.cgroup_limit_bytes
     usage = max(before.cgroup_usage_bytes or 0, after.cgroup_usage_bytes or 0)
     if limit:
-        return f"limit of the cgroup {wording.size(limit)}" + (f", in use {wording.size(usage)}" if usage else "")
+        return f"limit of the cgroup {words.size(limit)}" + (f", in use {words.size(usage)}" if usage else "")
     free = before.host_available_bytes
-    return "" if free is None else f"available on the machine before: {wording.size(free)}"
+    return "" if free is None else f"available on the machine before: {words.size(free)}"
 
 
 def _budget(evidence: Evidence) -> str:
     budget = evidence.memory_budget_bytes
-    return "" if budget is None else f"memory_budget {wording.limit(budget)}"
+    return "" if budget is None else f"memory_budget {words.limit(budget)}"
 
 
 def _advice(evidence: Evidence) -> tuple[str, ...]:

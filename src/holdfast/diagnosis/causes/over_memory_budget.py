@@ -8,6 +8,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+from holdfast import words
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
@@ -17,8 +18,8 @@ NAME = "over memory_budget"
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.ending is not Ending.OVER_BUDGET:
         return None
-    budget = wording.limit(evidence.memory_budget_bytes or 0)
-    own = f"this worker had {wording.size(evidence.memory_used_bytes or 0)} of its own, the most of them"
+    budget = words.limit(evidence.memory_budget_bytes or 0)
+    own = f"this worker had {words.size(evidence.memory_used_bytes or 0)} of its own, the most of them"
     growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
     lines = (own, evidence.memory_needs, growth)
     return Diagnosis(

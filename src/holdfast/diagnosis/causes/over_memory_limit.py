@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import re
 
+from holdfast import words
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
@@ -23,7 +24,7 @@ _BAD_ALLOC = "std::bad_alloc"
 def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.memory_limit_bytes is None:
         return None
-    limit = wording.limit(evidence.memory_limit_bytes)
+    limit = words.limit(evidence.memory_limit_bytes)
     if evidence.ending is Ending.OVER_LIMIT:
         return _told(evidence, f"had {_used(evidence)} of its own, over memory_limit ({limit})", _SEEN)
     if _was_refused(evidence):
@@ -50,7 +51,7 @@ def _told(evidence: Evidence, summary: str, because: str, confidence: Confidence
     )
     growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
     grew = growth if " grew " in growth else ""  # what did not grow was not what it was ended for
-    kept = wording.size(evidence.memory_kept_bytes) if evidence.memory_kept_bytes else ""
+    kept = words.size(evidence.memory_kept_bytes) if evidence.memory_kept_bytes else ""
     lines = (used, grew, signs.exception_line(evidence), *signs.stack_lines(evidence, 3))
     return Diagnosis(
         cause=NAME,
@@ -86,10 +87,10 @@ def _asked(evidence: Evidence) -> str:
     """How much, where the exception tells."""
     text = evidence.raised.message if evidence.raised is not None else ""
     if match := _IN_BYTES.search(text):
-        return wording.size(int(match[1]))
+        return words.size(int(match[1]))
     match = _IN_WORDS.search(text)
     return match[1] if match else "more memory"
 
 
 def _used(evidence: Evidence) -> str:
-    return wording.size(evidence.memory_used_bytes or 0)
+    return words.size(evidence.memory_used_bytes or 0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import re
 
+from holdfast import words
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
@@ -98,4 +99,4 @@ def _room(evidence: Evidence) -> tuple[str, ...]:
     if size is None or free is None:
         return ()
     mount = wording.one_line(evidence.shared_memory_mount, 80) or "shared memory"
-    return (f"{mount} has {wording.size(size)}, of which {wording.size(free)} were free just after",)
+    return (f"{mount} has {words.size(size)}, of which {words.size(free)} were free just after",)

@@ -8,6 +8,7 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
+from holdfast import words
 from holdfast.diagnosis import python_frames, signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, Frame, Mapping
 
@@ -61,7 +62,7 @@ def _diagnosis(evidence: Evidence, confidence: Confidence) -> Diagnosis:
     frame, deep = signs.frame_of(evidence), python_frames.recursion(signs.frames(evidence))
     limit = evidence.stack_limit_bytes
     is_known = confidence is Confidence.CERTAIN and limit is not None and 0 < limit < _UNLIMITED
-    room = f" of {wording.size(limit or 0)}" if is_known else ""
+    room = f" of {words.size(limit or 0)}" if is_known else ""
     lines = () if frame is None else (f"address {frame.address or 0:#x}, stack pointer {frame.stack_pointer:#x}",)
     return Diagnosis(
         cause=NAME,

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.cpus import by_affinity, limited_by_quota
-from holdfast.diagnosis.wording import plural
 from holdfast.doctor.environment import variables
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
 from holdfast.doctor.torch_probe import installed_version
+from holdfast.words import plural
 
 NAME = "CPUs and threads"
 LIMIT_S = 10.0

@@ -13,12 +13,12 @@ import time
 from dataclasses import dataclass
 
 from holdfast.diagnosis.native import cpu
-from holdfast.diagnosis.wording import seconds
 from holdfast.doctor import dispatch
 from holdfast.doctor.dispatch import Use
 from holdfast.doctor.finding import Finding, Level, ok, some_of
 from holdfast.doctor.libraries import Library
 from holdfast.doctor.scope import Scope
+from holdfast.words import plural, seconds
 
 NAME = "instructions"
 LIMIT_S = 200.0
@@ -86,7 +86,7 @@ def judge(facts: Facts) -> list[Finding]:
     if not facts.can_decode:
         return [_cannot_decode(facts)]
     return [*_unguarded(facts), *_out_of_time(facts)] or [
-        ok(NAME, f"{_libraries(facts.looked_at)}: none uses AVX-512 that this CPU lacks without asking first")
+        ok(NAME, f"{plural(facts.looked_at, 'library')}: none uses AVX-512 that this CPU lacks without asking first")
     ]
 
 
@@ -114,10 +114,6 @@ def _who_use(number: int) -> str:
     return "a native library uses" if number == 1 else f"{number} native libraries use"
 
 
-def _libraries(number: int) -> str:
-    return "1 library" if number == 1 else f"{number} libraries"
-
-
 def _line(library: Library, use: Use) -> str:
     where = f" in {use.symbol}" if use.symbol else ""
     return f"{library}+{use.offset:#x}{where}: {use.instruction} needs {', '.join(use.needs)}"
@@ -131,7 +127,7 @@ def _out_of_time(facts: Facts) -> list[Finding]:
         Finding(
             NAME,
             Level.NOTE,
-            f"{_libraries(facts.not_reached)} {were} not looked at for AVX-512",
+            f"{plural(facts.not_reached, 'library')} {were} not looked at for AVX-512",
             evidence=(f"{facts.looked_at} were, in {seconds(facts.budget_s)}",),
             consequence="one of them may use what this CPU lacks",
             remedy=("holdfast doctor --deep  # takes up to two minutes",),

@@ -14,10 +14,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from holdfast.diagnosis.native.elf import machine_of
-from holdfast.diagnosis.wording import plural
 from holdfast.doctor.finding import Finding, Level, ok, some_of
 from holdfast.doctor.libraries import Library
 from holdfast.doctor.scope import Scope
+from holdfast.words import plural
 
 NAME = "library machine"
 LIMIT_S = 90.0
@@ -44,13 +44,7 @@ def judge(facts: Facts) -> list[Finding]:
     wrong = _wrong(facts)
     if not wrong:
         less = "" if facts.is_whole else "; there was no time to look at all of them"
-        return [
-            ok(
-                NAME,
-                f"{plural(len(facts.libraries), 'native library').replace('librarys', 'libraries')} "
-                f"for {facts.machine}{less}",
-            )
-        ]
+        return [ok(NAME, f"{plural(len(facts.libraries), 'native library')} for {facts.machine}{less}")]
     packages = sorted({library.package for library, _ in wrong if library.package})
     return [
         Finding(

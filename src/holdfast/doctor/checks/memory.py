@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from holdfast.diagnosis.wording import plural, size
 from holdfast.doctor import kernel_files
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
 from holdfast.memory import cgroups
+from holdfast.words import plural, size
 
 NAME = "memory"
 LIMIT_S = 10.0
@@ -132,8 +132,7 @@ def _how_it_ends(facts: Facts) -> list[Finding]:
             Finding(
                 NAME,
                 Level.WARNING,
-                f"the kernel has ended {plural(facts.kills, 'process').replace('processs', 'processes')} here "
-                f"for want of memory",
+                f"the kernel has ended {plural(facts.kills, 'process')} here for want of memory",
                 evidence=(f"oom_kill {facts.kills} in the memory cgroup of this process", *_evidence(facts)),
                 consequence="what ran out of memory before will again: a worker killed so leaves no message of its own",
                 remedy=('DataLoader(..., memory_limit="4GB")  # a sample that wants more fails, and is named',),

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from holdfast.diagnosis.wording import plural, size
 from holdfast.doctor import nvidia
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
 from holdfast.memory import cgroups
+from holdfast.words import plural, size
 
 NAME = "pinned memory"
 LIMIT_S = 10.0

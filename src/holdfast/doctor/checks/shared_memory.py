@@ -12,9 +12,9 @@ import os
 import sys
 from dataclasses import dataclass
 
-from holdfast.diagnosis.wording import size
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
+from holdfast.words import size
 
 NAME = "/dev/shm"
 LIMIT_S = 10.0

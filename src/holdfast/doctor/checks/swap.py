@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.diagnosis.wording import size
 from holdfast.doctor import kernel_files
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.doctor.scope import Scope
 from holdfast.memory import cgroups
+from holdfast.words import size
 
 NAME = "swap"
 LIMIT_S = 10.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from holdfast.report import words
+from holdfast import words
 from holdfast.report.charts.scale import Scale, Tick
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 320, 132, 52, 10, 26, 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.report import words
+from holdfast import words
 from holdfast.report.pace import Pace
 
 WIDTH = 960.0

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.report import families, words
+from holdfast import words
+from holdfast.report import families
 from holdfast.report.charts.scale import Scale, Tick, time_ticks
 from holdfast.report.lives import Life, Mark, Timeline, Worker
 

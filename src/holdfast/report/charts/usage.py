@@ -5,7 +5,7 @@ Runs in: wherever records are read.
 
 from __future__ import annotations
 
-from holdfast.report import words
+from holdfast import words
 from holdfast.report.charts.panel import Axes, Panel, axes, panel
 from holdfast.report.charts.scale import Scale, Tick, byte_ticks, number_ticks
 from holdfast.report.memory import MemoryUse, Series
@@ -36,28 +36,29 @@ def _memory_panel(series: Series, shared: Axes) -> Panel:
     return panel(shared, series.points, series.name, note=note, description=description, limit=drawn)
 
 
-def rate_panels(pace: Pace, duration_s: float) -> tuple[Panel, ...]:
-    """Samples in a second, and how much of each moment the training loop waited."""
+def rate_panels(pace: Pace, duration_s: float, item: str = "sample") -> tuple[Panel, ...]:
+    """Samples in a second, and how much of each moment the training loop waited, where there was one."""
     if len(pace.rates) < _FEWEST:
         return ()
     highest = max(rate.samples_per_s for rate in pace.rates)
     peak = f"at most {highest:,.0f}"
-    return (
-        panel(
-            axes(duration_s, highest * _ROOM, number_ticks),
-            [(rate.at_s, rate.samples_per_s, 0) for rate in pace.rates],
-            "samples per second",
-            note=peak,
-            description=f"Samples per second over time: {peak}.",
-        ),
-        panel(
-            axes(duration_s, 100, _percents),
-            [(rate.at_s, 100 * rate.waited_share, 0) for rate in pace.rates],
-            "waiting for batches",
-            note=words.share(pace.waited_share or 0.0, 1.0),
-            description="How much of the time the training loop waited for a batch, over time.",
-        ),
+    rates = panel(
+        axes(duration_s, highest * _ROOM, number_ticks),
+        [(rate.at_s, rate.samples_per_s, 0) for rate in pace.rates],
+        f"{item}s per second",
+        note=peak,
+        description=f"{item.capitalize()}s per second over time: {peak}.",
     )
+    if pace.waited_share is None:
+        return (rates,)
+    waits = panel(
+        axes(duration_s, 100, _percents),
+        [(rate.at_s, 100 * rate.waited_share, 0) for rate in pace.rates],
+        "waiting for batches",
+        note=words.share(pace.waited_share, 1.0),
+        description="How much of the time the training loop waited for a batch, over time.",
+    )
+    return rates, waits
 
 
 def _percents(scale: Scale) -> tuple[Tick, ...]:

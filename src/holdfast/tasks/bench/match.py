@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from holdfast.diagnosis.wording import plural
 from holdfast.tasks.bench.opponent import LostError, NotPlayableError, Opponent
 from holdfast.tasks.bench.results import HOLDFAST, LOADERS, RAISED, TORCH, Cell, Round, Side
+from holdfast.words import plural
 
 COMPARED_BATCHES = 16
 _COMPARE_S = 4.0

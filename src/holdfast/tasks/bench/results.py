@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
+from holdfast.words import plural
+
 TORCH, HOLDFAST = "torch", "holdfast"
 LOADERS = (TORCH, HOLDFAST)
 
@@ -110,6 +112,5 @@ class Cell:
         if self.torch.ended:
             found.append(f"torch: {self.torch.ended}")
         if self.holdfast.failures and not self.holdfast.ended:
-            batches = "1 batch" if self.holdfast.failures == 1 else f"{self.holdfast.failures} batches"
-            found.append(f"{batches} raised, and holdfast went on")
+            found.append(f"{plural(self.holdfast.failures, 'batch')} raised, and holdfast went on")
         return found

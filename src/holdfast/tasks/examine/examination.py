@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import holdfast
-from holdfast.diagnosis.wording import one_line, seconds
+from holdfast.diagnosis.wording import one_line
 from holdfast.doctor.finding import Finding
 from holdfast.tasks.examine import in_worker, taking
 from holdfast.tasks.examine.checks import ALL
 from holdfast.tasks.examine.seen import Around, Lost, Made, Pickled, Raised, Sample, Seen, Taken
 from holdfast.tasks.examine.taking import Which
 from holdfast.tasks.examine.user_code import Loads
+from holdfast.words import seconds
 
 _EVIDENCE_LINES = 5
 _OURS = re.compile(

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.diagnosis.wording import plural
 from holdfast.records.reader import Run
+from holdfast.words import plural
 
 _OBJECT = re.compile(r"<[^<>]{1,200}>")  # as records/lines.py writes what has no plain form
 _CUT = re.compile(r" \[\.\.\. \d+ characters cut \.\.\.\] ")

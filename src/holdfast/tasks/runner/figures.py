@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.counted import LOADER
 from holdfast.records import reader
 from holdfast.records.reader import Run
 from holdfast.tasks.runner.settings import Settings
@@ -58,7 +59,7 @@ class Recorded:
         """Add the loaders of other processes. Of how many processes there are."""
         others = [run for run in self.runs if run.start.get("pid") != own_pid and _is_loader(run)]
         for run in others:
-            figures.add(int(_number(run.start.get("num_workers"))), _last_counts(run), _causes(run))
+            figures.add(int(_number(run.start.get("num_workers"))), run.last_counts, _causes(run))
         return len({str(run.start.get("pid")) for run in others})
 
     @property
@@ -80,15 +81,11 @@ def records_of(told: Settings) -> Recorded:
 
 
 def _is_loader(run: Run) -> bool:
-    return bool(run.start.get("front", "DataLoader") == "DataLoader")
-
-
-def _last_counts(run: Run) -> Mapping[str, Any]:
-    return run.end or (run.readings[-1] if run.readings else {})
+    return bool(run.start.get("front", LOADER) == LOADER)
 
 
 def _waited_s(run: Run) -> float:
-    return _number(_last_counts(run).get("waited_s"))
+    return _number(run.last_counts.get("waited_s"))
 
 
 def _causes(run: Run) -> Counter[str]:

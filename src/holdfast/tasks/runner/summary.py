@@ -25,6 +25,7 @@ from holdfast import options
 from holdfast.tasks.runner import figures
 from holdfast.tasks.runner.figures import Figures
 from holdfast.tasks.runner.settings import Settings
+from holdfast.words import plural
 
 _TITLE = "holdfast run"
 
@@ -100,11 +101,11 @@ def _facts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if data["loaders_in_process"]:
         yield "", f"{data['loaders_in_process']} of them with num_workers=0, where a crash ends the script"
     if data["loaders_in_process"] < data["loaders"] or data["batches"]:
-        yield "delivered", f"{_of(data['batches'], 'batch', 'es')}, {_of(data['samples'], 'sample')}"
+        yield "delivered", f"{plural(data['batches'], 'batch')}, {plural(data['samples'], 'sample')}"
         share = "" if data["waited_share"] is None else f", {data['waited_share']:.0%} of the time"
         yield "waited", f"{_seconds(data['waited_s'])} for batches{share}"
         yield "restarts", f"{data['restarts']:,}" + (f", and {data['recycled']:,} recycled" if data["recycled"] else "")
-        yield "skipped", _of(data["skipped"], "sample")
+        yield "skipped", plural(data["skipped"], "sample")
     total = sum(data["incidents"].values())
     by_cause = ", ".join(f"{_clean(cause)} {number:,}" for cause, number in data["incidents"].items())
     yield "incidents", f"{total:,}: {by_cause}" if total else "none"
@@ -112,10 +113,6 @@ def _facts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _why(data: dict[str, Any]) -> str:
     return "what happened, and what to do" if data["incidents"] else "where the time went"
-
-
-def _of(number: int, what: str, ending: str = "s") -> str:
-    return f"{number:,} {what}{'' if number == 1 else ending}"
 
 
 def _seconds(seconds: float) -> str:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from holdfast.report.words import plural
 from holdfast.tasks.tune import sizing
 from holdfast.tasks.tune.facts import Measured, Point
 from holdfast.tasks.tune.rates import GAIN
-from holdfast.tasks.tune.sizing import duration, rate, words
+from holdfast.tasks.tune.sizing import rate
+from holdfast.words import decimal_size, plural, took
 
 SPARE_RATE = 1.2
 """Times what the step needs: sample times vary, and so does what else the machine does."""
@@ -128,7 +128,7 @@ def _may_be_proposed(point: Point, fitting: list[Point], measured: Measured) -> 
 def _enough_for(step_s: float, allowed: list[Point], fewest: Point) -> tuple[int, str]:
     """Between two that were measured, the rate is taken to rise evenly."""
     wanted = SPARE_RATE / step_s
-    needs = f"a step of {duration(step_s)} takes {rate(1 / step_s)} batches/s"
+    needs = f"a step of {took(step_s)} takes {rate(1 / step_s)} batches/s"
     enough = next((point for point in allowed if point.batches_per_s >= wanted), None)
     if enough is None:
         share = min(1.0, fewest.batches_per_s * step_s)
@@ -175,14 +175,14 @@ def _why_crowd(number: int, measured: Measured) -> str:
 def _why_fits(measured: Measured, need: Need) -> str:
     if need.left_bytes is None:
         return ""
-    left = f"{words(need.left_bytes)} are left"
+    left = f"{decimal_size(need.left_bytes)} are left"
     if not need.fits(1):
-        return f"memory is short: even one needs {words(need.total_bytes(1))}, and {left}"
+        return f"memory is short: even one needs {decimal_size(need.total_bytes(1))}, and {left}"
     tried = (point.num_workers for point in measured.curve if not need.fits(point.num_workers))
     too_many = next(tried, measured.too_many)
     if too_many is None:
         return ""
-    return f"{too_many} would need {words(need.total_bytes(too_many))}, and {left}"
+    return f"{too_many} would need {decimal_size(need.total_bytes(too_many))}, and {left}"
 
 
 def _workers(point: Point) -> int:
@@ -206,12 +206,11 @@ def choose_prefetch(measured: Measured, need: Need, num_workers: int) -> tuple[i
     ahead = min(max(2, wanted), MOST_AHEAD)
     while ahead > 1 and not need.fits(num_workers, ahead):
         ahead -= 1
-    lasts = f"{ahead} batches ahead for each worker last {duration(ahead * num_workers / taken)}"
-    slowest = (
-        f"the slowest sample took {duration(samples.seconds.max)}, the median one {duration(samples.seconds.median)}"
-    )
+    lasts = f"{ahead} batches ahead for each worker last {took(ahead * num_workers / taken)}"
+    slowest = f"the slowest sample took {took(samples.seconds.max)}, the median one {took(samples.seconds.median)}"
     if ahead < min(max(2, wanted), MOST_AHEAD):
-        return ahead, f"{slowest}; more than {ahead} ahead, of {words(need.batch_bytes)} each, do not fit in memory"
+        each = decimal_size(need.batch_bytes)
+        return ahead, f"{slowest}; more than {ahead} ahead, of {each} each, do not fit in memory"
     if wanted > MOST_AHEAD:
         return ahead, f"{slowest}: {lasts}, and it would take {wanted} to never wait for such a one"
     return ahead, f"{slowest}: {lasts}, so nobody waits for such a one"
@@ -228,7 +227,7 @@ def choose_limit(measured: Measured, need: Need, num_workers: int, ahead: int) -
     peak = measured.samples.peak_bytes
     if peak is None:
         return None, "what a worker takes cannot be measured on this platform"
-    seen = f"a worker took {words(peak)} beyond its start at most, with a batch in hand"
+    seen = f"a worker took {decimal_size(peak)} beyond its start at most, with a batch in hand"
     wanted = sizing.rounded_up(max(LIMIT_TIMES * peak, LIMIT_LEAST))
     affordable = _affordable(need, num_workers, ahead)
     if affordable is None or wanted <= affordable:
@@ -256,13 +255,13 @@ def choose_budget(need: Need, num_workers: int, ahead: int, limit: int | None) -
     past_it = "past it fewer batches are loaded ahead"
     total = need.total_bytes(num_workers, ahead)
     if need.room_bytes is None or need.left_bytes is None:
-        return "80%", f"of what this process may use; {words(total)} are expected; {past_it}"
-    expected = f"{words(total)} are expected"
+        return "80%", f"of what this process may use; {decimal_size(total)} are expected; {past_it}"
+    expected = f"{decimal_size(total)} are expected"
     at_limit = num_workers * (need.start_bytes + (limit or need.worker_bytes)) + need.batches_bytes(num_workers, ahead)
     wanted = sizing.rounded_up(max(at_limit, total))
     if wanted <= need.room_bytes:
         return wanted, f"{expected}, and this is room for every worker at its limit; {past_it}"
-    left = words(need.left_bytes)
+    left = decimal_size(need.left_bytes)
     if total <= need.room_bytes:
         budget = max(total, sizing.rounded_down(need.room_bytes))
         return _whole(budget), f"{expected}; four fifths of the {left} left, so that the rest stays free; {past_it}"
@@ -284,4 +283,4 @@ def choose_timeout(measured: Measured) -> tuple[int, str]:
         why = f"no less than {TIMEOUT_LEAST_S} s, since a disk or a network that stalls is no hang"
     else:
         why = f"{TIMEOUT_TIMES} times that is no slow sample, but a hang"
-    return value, f"the {which} took {duration(samples.slowest_s)}; {why}"
+    return value, f"the {which} took {took(samples.slowest_s)}; {why}"

@@ -24,8 +24,8 @@ from holdfast.tasks.tune.guarded import MOST_FAILED, Loaders, Order
 from holdfast.tasks.tune.notes import Course, notes
 from holdfast.tasks.tune.proposal import Need, Proposal
 from holdfast.tasks.tune.sampling import CollateFailed, Sampling
-from holdfast.tasks.tune.sizing import duration
 from holdfast.tasks.tune.watched import Weighed
+from holdfast.words import took
 
 _SAMPLES_SHARE = 0.2
 _TIMEOUT_SHARE, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1 / 6, 1.0, 30.0
@@ -138,7 +138,7 @@ class _Session:
     def _why_none(self) -> str:
         if not self._order.failed:
             return "It gave no element at all."
-        longest = duration(self._loaders.sample_timeout_s)
+        longest = took(self._loaders.sample_timeout_s)
         return f"No sample came. One that takes longer than {longest} counts as hung here: more --seconds allow more."
 
     # -- what is known -------------------------------------------------------------------------------------------------

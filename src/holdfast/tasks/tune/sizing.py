@@ -1,4 +1,4 @@
-"""Numbers as people write them: sizes and seconds that are round, and the words for them. Pure.
+"""Numbers as people write them: sizes and seconds that are round, and rates. Pure.
 
 Sizes are decimal, as "4GB" means in `memory_limit`. Runs in: main process.
 """
@@ -40,24 +40,9 @@ def written(nbytes: int) -> str:
     return f"{nbytes}B"
 
 
-def words(nbytes: float) -> str:
-    """In a sentence: "1.24 GB", "86 MB"."""
-    for unit, name in _UNITS:
-        if nbytes >= unit:
-            return f"{nbytes / unit:.3g} {name}" if nbytes < 1000 * unit else f"{nbytes / unit:.0f} {name}"
-    return f"{nbytes:.0f} bytes"
-
-
 def rounded_up_s(value_s: float) -> int:
     """The next round number of seconds; past an hour, of hours."""
     return next((each for each in _SECONDS if each >= value_s), 3600 * math.ceil(value_s / 3600))
-
-
-def duration(value_s: float) -> str:
-    """ "12 ms", "3.1 s"."""
-    if value_s >= 1:
-        return f"{value_s:.3g} s" if value_s < 1000 else f"{value_s:.0f} s"
-    return f"{1e3 * value_s:.3g} ms" if value_s >= 1e-3 else f"{1e6 * value_s:.3g} µs"
 
 
 def rate(per_s: float) -> str:

@@ -5,10 +5,10 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
-from holdfast.diagnosis.wording import plural
 from holdfast.doctor import hazards
 from holdfast.doctor.finding import Finding, Level, ok, some_of
 from holdfast.tasks.examine.seen import Made, Pickled, Seen
+from holdfast.words import plural
 
 NAME = "before fork"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import shlex
 import statistics
 
-from holdfast.diagnosis.wording import size
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.tasks.examine.seen import Made, Sample, Seen, duration
+from holdfast.words import size
 
 NAME = "sample time and memory"
 _SLOW_S = 1.0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shlex
 
-from holdfast.diagnosis.wording import plural
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.tasks.examine.seen import Lost, Made, Raised, Seen, Taken
+from holdfast.words import plural
 
 NAME = "samples"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from holdfast.diagnosis.wording import plural
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.tasks.examine.seen import Lost, Made, Raised, Seen, duration
+from holdfast.words import plural
 
 NAME = "dataset"
 

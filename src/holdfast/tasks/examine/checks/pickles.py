@@ -5,9 +5,9 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
-from holdfast.diagnosis.wording import size
 from holdfast.doctor.finding import Finding, Level, ok
 from holdfast.tasks.examine.seen import Lost, Made, Pickled, Seen
+from holdfast.words import size
 
 NAME = "pickling"
 _LARGE_BYTES = 256 << 20

@@ -5,9 +5,9 @@ Pure. Runs in: main process.
 
 from __future__ import annotations
 
-from holdfast.diagnosis.wording import plural
 from holdfast.doctor.finding import Finding, Level, ok, some_of
 from holdfast.tasks.examine.seen import Made, Sample, Seen
+from holdfast.words import plural
 
 NAME = "same sample twice"
 
