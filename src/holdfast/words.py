@@ -27,6 +27,11 @@ def _many(noun: str) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
 
 
+def rate(per_s: float) -> str:
+    """In a second: "1,250", "35.2", "0.041"."""
+    return f"{per_s:.3g}" if per_s < 100 else f"{per_s:,.0f}"
+
+
 def times(number: int) -> str:
     """ "once", "twice", "3 times"."""
     return {1: "once", 2: "twice"}.get(number, f"{number:,} times")

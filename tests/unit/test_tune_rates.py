@@ -90,8 +90,6 @@ def test_whole_megabytes_are_written_without_loss(megabytes: int) -> None:
     [
         (sizing.written(1_500_000_000), "1.5GB"),
         (sizing.written(120_000_000), "120MB"),
-        (sizing.rate(1250.4), "1,250"),
-        (sizing.rate(0.0412), "0.0412"),
     ],
 )
 def test_numbers_read_well(said: str, words: str) -> None:

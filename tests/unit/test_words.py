@@ -47,6 +47,7 @@ def test_what_was_measured_has_three_digits() -> None:
     measured = (4321.0, 999.9, 3.14159, 0.9999, 0.0123, 0.000_004)
     assert [words.took(each) for each in measured] == ["4321 s", "1000 s", "3.14 s", "1000 ms", "12.3 ms", "4 µs"]
     assert [words.seconds(each) for each in (999.9, 3.0, 0.25)] == ["1000 s", "3 s", "0.25 s"]
+    assert [words.rate(each) for each in (12_500.4, 999.9, 35.21, 0.0412)] == ["12,500", "1,000", "35.2", "0.0412"]
 
 
 def test_sizes_are_in_the_unit_that_fits() -> None:

@@ -114,7 +114,7 @@ def _workers(cell: Cell) -> str:
 
 
 def _rate(side: Side) -> str:
-    return "failed" if side.rate is None else f"{side.rate:.4g}"
+    return "failed" if side.rate is None else f"{side.rate:.4g}" if side.rate < 1000 else f"{side.rate:.0f}"
 
 
 def _first(side: Side) -> str:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.diagnosis.wording import one_line, printable
-from holdfast.words import plural, seconds, size
+from holdfast.words import plural, seconds, size, took
 
 if TYPE_CHECKING:
     from holdfast.tasks.scan.findings import Bad, Place
@@ -78,9 +78,9 @@ def _summary(outcome: Outcome) -> Text:
     what = plural(done, "sample") if planned is None else f"{done:,} of {plural(planned, 'sample')}"
     verb = "scanned" if outcome.is_finished else "scanned so far"
     pace = f"{outcome.rate:,.0f} samples/s" if outcome.rate >= 10 else f"{outcome.rate:.2g} samples/s"
-    took = f", in {seconds(outcome.seconds)}, {pace}; {size(outcome.nbytes)} loaded."
+    how = f", in {seconds(outcome.seconds)}, {pace}; {size(outcome.nbytes)} loaded."
     retried = f" {plural(len(outcome.retried), 'sample')} came only at a second attempt." if outcome.retried else ""
-    return Text.assemble(f"{what} {verb}: ", _found(outcome), took, retried)
+    return Text.assemble(f"{what} {verb}: ", _found(outcome), how, retried)
 
 
 def _found(outcome: Outcome) -> Text:
@@ -145,12 +145,13 @@ def _odd_groups(outcome: Outcome, *, list_all: bool) -> Iterable[tuple[str, ...]
 
 def _extremes(outcome: Outcome) -> Iterable[tuple[str, ...]]:
     for slow, large in zip(outcome.slowest[:_EXTREMES], outcome.largest[:_EXTREMES], strict=False):
-        took = f"{_duration(slow.value)}{' *' if slow.is_first else ''}"
-        yield _index(outcome, slow.place), took, _index(outcome, large.place), size(int(large.value))
+        time = f"{_duration(slow.value)}{' *' if slow.is_first else ''}"
+        yield _index(outcome, slow.place), time, _index(outcome, large.place), size(int(large.value))
 
 
 def _duration(value_s: float) -> str:
-    return seconds(value_s) if value_s >= 1 else f"{value_s * 1e3:.2g} ms"
+    """Not in microseconds: what is below each other is to be compared."""
+    return took(value_s) if value_s >= 1e-3 else f"{value_s * 1e3:.2g} ms"
 
 
 def _kind(bad: Bad) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
-from holdfast.words import plural
+from holdfast.words import plural, rate
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.watched import Weighed
@@ -57,8 +57,8 @@ class TuneProgress:
         self._say(f"samples: {len(weighed):,}")
 
     def measured(self, num_workers: int, batches_per_s: float | None) -> None:
-        rate = "" if batches_per_s is None else f": {batches_per_s:.3g} batches/s"
-        words = f"{plural(num_workers, 'worker')}{rate}"
+        pace = "" if batches_per_s is None else f": {rate(batches_per_s)} batches/s"
+        words = f"{plural(num_workers, 'worker')}{pace}"
         self._say(words, at_once=words != self._words)
         self._words = words
 

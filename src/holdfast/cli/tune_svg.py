@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from holdfast.diagnosis.wording import one_line
-from holdfast.words import plural
+from holdfast.words import plural, rate
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.facts import Setting
@@ -33,8 +33,6 @@ text { fill: currentColor } .title { font-size: 17px; font-weight: 600 } .dim { 
 
 def drawn(target: str, setting: Setting, outcome: Outcome) -> str:
     """The whole file."""
-    from holdfast.tasks.tune.sizing import rate
-
     points = outcome.curve
     chosen = outcome.proposal.num_workers.value if outcome.proposal is not None else None
     step = None if setting.step_s is None else 1 / setting.step_s

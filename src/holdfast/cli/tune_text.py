@@ -17,7 +17,7 @@ from rich.text import Text
 from holdfast.cli.lines import wrapped
 from holdfast.cli.tune_code import call
 from holdfast.diagnosis.wording import one_line
-from holdfast.words import decimal_size, plural, took
+from holdfast.words import decimal_size, plural, rate, took
 
 if TYPE_CHECKING:
     from holdfast.tasks.tune.facts import Point, Samples, Setting
@@ -77,8 +77,6 @@ def _print_samples(page: _Page, target: str, setting: Setting, outcome: Outcome,
 
 
 def _print_curve(page: _Page, setting: Setting, outcome: Outcome) -> None:
-    from holdfast.tasks.tune.sizing import rate
-
     chosen = outcome.proposal.num_workers.value if outcome.proposal is not None else None
     step = None if setting.step_s is None else 1 / setting.step_s
     highest = max(*(point.batches_per_s for point in outcome.curve), step or 0.0)

@@ -59,10 +59,6 @@ def map_file(name: str, path: str | os.PathLike[str]) -> Array:
     return array
 
 
-def is_mapped(array: Any) -> bool:
-    return isinstance(array, np.memmap)
-
-
 def closed(value: Any) -> Any:
     """What travels in place of an array: itself, unless it is mapped."""
     if isinstance(value, np.memmap):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from holdfast.words import plural
+from holdfast.words import plural, rate
 
 _EVERY_S = 0.1
 
@@ -59,8 +59,8 @@ class Pace:
 
     def words(self, done: int, failed: int, restarts: int) -> str:
         """ "12.5/s, 1 failed, 2 restarts"."""
-        rate = done / max(time.monotonic() - self._began_s, 1e-9)
-        return f"{rate:.3g}/s, {failed} failed, {plural(restarts, 'restart')}"
+        per_s = done / max(time.monotonic() - self._began_s, 1e-9)
+        return f"{rate(per_s)}/s, {failed} failed, {plural(restarts, 'restart')}"
 
 
 class TerminalBar:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.words import seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Raised:
@@ -127,4 +129,6 @@ class Seen:
 
 def duration(value_s: float) -> str:
     """ "1.2 s", "0.31 ms"."""
-    return f"{value_s:.3g} s" if value_s >= 1 else f"{value_s * 1000:.2g} ms" if value_s < 0.1 else f"{value_s:.2f} s"
+    if value_s >= 1:
+        return seconds(value_s)
+    return f"{value_s:.2f} s" if value_s > 0.099 else f"{value_s * 1000:.2g} ms"

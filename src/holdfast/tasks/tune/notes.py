@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.tasks.tune.facts import Point, Setting
-from holdfast.tasks.tune.sizing import rate
+from holdfast.words import rate
 
 _CHEAP_PER_S, _CHEAP_TIMES = 500, 1.2
 """Batches that the training process would make by itself, and how much more than workers: below, it is no matter."""

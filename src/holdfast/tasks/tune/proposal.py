@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from holdfast.tasks.tune import sizing
 from holdfast.tasks.tune.facts import Measured, Point
 from holdfast.tasks.tune.rates import GAIN
-from holdfast.tasks.tune.sizing import rate
-from holdfast.words import decimal_size, plural, took
+from holdfast.words import decimal_size, plural, rate, took
 
 SPARE_RATE = 1.2
 """Times what the step needs: sample times vary, and so does what else the machine does."""

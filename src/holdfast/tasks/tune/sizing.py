@@ -1,4 +1,4 @@
-"""Numbers as people write them: sizes and seconds that are round, and rates. Pure.
+"""Numbers as people write them: sizes and seconds that are round. Pure.
 
 Sizes are decimal, as "4GB" means in `memory_limit`. Runs in: main process.
 """
@@ -43,8 +43,3 @@ def written(nbytes: int) -> str:
 def rounded_up_s(value_s: float) -> int:
     """The next round number of seconds; past an hour, of hours."""
     return next((each for each in _SECONDS if each >= value_s), 3600 * math.ceil(value_s / 3600))
-
-
-def rate(per_s: float) -> str:
-    """Of batches: "1,250", "35.2", "0.041"."""
-    return f"{per_s:,.0f}" if per_s >= 1000 else f"{per_s:.3g}"
