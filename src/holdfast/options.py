@@ -6,7 +6,9 @@ Standard library only. Runs in: main | supervisor | worker process.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 DISABLE = "HOLDFAST_DISABLE"
 BACKEND = "HOLDFAST_BACKEND"
@@ -80,6 +82,21 @@ def command() -> str | None:
     Set by that command.
     """
     return os.environ.get(COMMAND, "").strip() or None
+
+
+@contextlib.contextmanager
+def told(target: str, command: str = "") -> Iterator[None]:
+    """Loaders that begin meanwhile write down where their dataset is found, and which command of ours loads it."""
+    before = {name: os.environ.get(name) for name in (TARGET, COMMAND)}
+    os.environ.update({TARGET: target, COMMAND: command})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def run_settings() -> str | None:

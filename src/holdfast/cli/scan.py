@@ -8,7 +8,6 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -90,7 +89,8 @@ def scan(list_all: bool, as_json: bool, **given: Any) -> None:
 
 def _run(given: dict[str, Any], *, list_all: bool, as_json: bool) -> int:
     talk = console.talk()
-    with aside.prints_go_to_stderr():
+    known = options.told(targets.remembered(given["target"]), "scan")  # so `holdfast replay` finds it; nobody trains
+    with aside.prints_go_to_stderr(), known:
         outcome = _scan(talk, given)
     if as_json:
         console.print_json(outcome.as_data())
@@ -101,8 +101,6 @@ def _run(given: dict[str, Any], *, list_all: bool, as_json: bool) -> int:
 
 
 def _scan(talk: Console, given: dict[str, Any]) -> Outcome:
-    os.environ[options.COMMAND] = "scan"  # for the record: nobody trains
-    os.environ[options.TARGET] = targets.remembered(given["target"])  # for `holdfast replay`
     dataset = targets.load_dataset(given["target"])
     from holdfast.tasks.scan.session import Refused, Request, run
 

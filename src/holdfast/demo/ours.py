@@ -7,11 +7,9 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +33,7 @@ def run_epoch(
     """
     epoch = Outcome()
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, _known_as(TARGET):
+    with tempfile.TemporaryDirectory() as folder, options.told(TARGET):
         dataset = FaultySamples(FAULTS, Path(folder))
         loader = DataLoader(
             dataset, BATCH_SIZE, num_workers=workers, on_error=on_error, sample_timeout=sample_timeout_s
@@ -61,16 +59,3 @@ def _run(
     except Exception as error:  # the demo shows it: it is not to end with a traceback
         return f"{type(error).__name__}: {error}"
     return FINISHED
-
-
-@contextlib.contextmanager
-def _known_as(target: str) -> Iterator[None]:
-    """Loaders that begin now write down that this is where their dataset is found."""
-    before = os.environ.get(options.TARGET)
-    os.environ[options.TARGET] = target
-    try:
-        yield
-    finally:
-        del os.environ[options.TARGET]
-        if before is not None:
-            os.environ[options.TARGET] = before

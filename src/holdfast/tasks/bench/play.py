@@ -13,6 +13,7 @@ Runs in: a child process of `holdfast bench`.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -60,6 +61,7 @@ def play(dataset: Any, collate: Any, name: str, arguments: dict[str, Any], say: 
     say({"ready": True, "dataset": type(dataset).__name__, "length": _length(dataset)})
     for line in sys.stdin:
         order = json.loads(line)
+        gc.collect()  # torch's iterator may be in a cycle with what it raised, and its workers would die in this order
         say(table.compare(order) if order["do"] == "compare" else table.time(order))
 
 
