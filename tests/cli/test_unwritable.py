@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,11 +15,12 @@ import pytest
 
 from waits import PATIENCE_S
 
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="it loads samples")
 COMMANDS = [
     pytest.param(("--help",), id="help", marks=pytest.mark.long),
     pytest.param(("top", "--once"), id="text"),
     pytest.param(("top", "--json"), id="json"),
-    pytest.param(("scan", "few_numbers.py:few"), id="scan", marks=pytest.mark.long),
+    pytest.param(("scan", "few_numbers.py:few"), id="scan", marks=[pytest.mark.long, needs_torch]),
 ]
 
 
