@@ -115,6 +115,27 @@ def test_what_was_counted_while_the_kernel_takes_it_apart_may_have_been_its_own(
     assert (before.cgroup_kills, after.cgroup_kills) == (3, 4)
 
 
+def test_a_worker_may_be_killed_before_it_is_seen_to_be_ready(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or before it is watched at all: the supervisor has no memory either, and may be late."""
+    before_start = collect.read_counters(cgroups.memory_cgroup_of(os.getpid()))
+    watch = MemoryWatch(os.getpid())
+    counting.set(4)
+    monkeypatch.setattr(collect, "_is_ending", lambda pid: True)
+    watch.look_again()
+    for each in (watch, MemoryWatch(os.getpid(), before_start)):
+        before, after = each.around_death()
+        assert (before.cgroup_kills, after.cgroup_kills) == (3, 4)
+
+
+def test_what_others_were_killed_for_at_its_start_is_not_its_own(counting: Counting) -> None:
+    before_start = collect.read_counters(cgroups.memory_cgroup_of(os.getpid()))
+    counting.set(4)
+    before, after = MemoryWatch(os.getpid(), before_start).around_death()
+    assert (before.cgroup_kills, after.cgroup_kills) == (4, 4)
+
+
 def test_a_process_that_was_killed_is_ending() -> None:
     """From the moment of the signal until it is reaped, and after."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.DEVNULL)

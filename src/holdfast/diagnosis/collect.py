@@ -13,13 +13,14 @@ from pathlib import Path
 
 from holdfast.diagnosis.evidence import MemoryCounters, MemoryReading
 from holdfast.memory import cgroups, readings
+from holdfast.memory.cgroups import MemoryCgroup
 
 _READINGS = 16
 _LATEST = 6  # of these, one after the other
 _INTERVAL_S = 0.4
 _INHERITED = 200
 _FLAGS, _PENDING = 6, 28  # fields of /proc/PID/stat after the name: see proc_pid_stat(5)
-_PF_EXITING = 0x4
+_PF_ENDING = 0x4 | 0x400  # PF_EXITING, PF_SIGNALED
 _SIGKILL_BIT = 1 << 8
 _UNINTERESTING = ("/dev/", "/proc/", "/sys/", "pipe:", "anon_inode:", "/memfd:")
 
@@ -27,8 +28,11 @@ _UNINTERESTING = ("/dev/", "/proc/", "/sys/", "pipe:", "anon_inode:", "/memfd:")
 class MemoryWatch:
     """The memory of one worker over its life, and what the kernel counted of kills around its death."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, before: MemoryCounters | None = None) -> None:
+        """`before`: what was counted in the cgroup of its parent, when it was not yet started."""
         self._pid = pid
+        self._cgroup: MemoryCgroup | None = None
+        self._before = before or MemoryCounters()
         self._readings: list[tuple[float, int, int, int]] = []  # oldest first
         self.at_start_bytes = readings.anonymous_bytes(pid) or 0
         self._last_s = -_INTERVAL_S
@@ -36,21 +40,25 @@ class MemoryWatch:
 
     def look_again(self) -> None:
         """Find the worker's cgroup: at its start, and once its worker_init_fn, which may have moved it, has run."""
-        self._cgroup = cgroups.memory_cgroup_of(self._pid)
-        self._before = self._read()
+        self._cgroup = cgroups.memory_cgroup_of(self._pid) or self._cgroup
+        self._take(read_counters(self._cgroup))
 
     def tick(self, now_s: float, unit: int, position: int) -> None:
-        """While it lives. What was counted so far was of other processes."""
+        """While it lives."""
         if now_s - self._last_s < _INTERVAL_S:
             return
         self._last_s = now_s
-        counters = self._read(self._before)
+        counters = read_counters(self._cgroup, self._before)
         nbytes = readings.anonymous_bytes(self._pid)
         if nbytes is None:  # of a process that has ended the last one before counts
             return
         self._readings.append((now_s, nbytes, unit, position))
         self._thin_out()
-        if not (_counted_a_kill(self._before, counters) and _is_ending(self._pid)):  # else it may have been its own
+        self._take(counters)
+
+    def _take(self, counters: MemoryCounters) -> None:
+        """What was counted so far was of other processes; where this one is ending, it may have been its own."""
+        if not (_counted_a_kill(self._before, counters) and _is_ending(self._pid)):
             self._before = counters
 
     def _thin_out(self) -> None:
@@ -59,24 +67,24 @@ class MemoryWatch:
             kept = self._readings
             del kept[min(range(1, _READINGS - _LATEST), key=lambda k: kept[k + 1][0] - kept[k - 1][0])]
 
-    def _read(self, known: MemoryCounters | None = None) -> MemoryCounters:
-        """`known`: what need not be read again, because it hardly changes."""
-        cgroup = self._cgroup
-        if cgroup is None:
-            return MemoryCounters(host_kills=cgroups.host_kills(), host_available_bytes=cgroups.host_available_bytes())
-        return MemoryCounters(
-            cgroup=str(cgroup.directory),
-            cgroup_kills=cgroup.kills(),
-            cgroup_limit_bytes=known.cgroup_limit_bytes if known is not None else cgroup.limit_bytes(),
-            cgroup_usage_bytes=cgroup.usage_bytes(),
-        )
-
     def history(self, end_s: float) -> tuple[MemoryReading, ...]:
         return tuple(MemoryReading(end_s - at_s, *rest) for at_s, *rest in self._readings)
 
     def around_death(self) -> tuple[MemoryCounters, MemoryCounters]:
         """Before and after it."""
-        return self._before, self._read()
+        return self._before, read_counters(self._cgroup)
+
+
+def read_counters(cgroup: MemoryCgroup | None, known: MemoryCounters | None = None) -> MemoryCounters:
+    """`known`: what need not be read again, because it hardly changes."""
+    if cgroup is None:
+        return MemoryCounters(host_kills=cgroups.host_kills(), host_available_bytes=cgroups.host_available_bytes())
+    return MemoryCounters(
+        cgroup=str(cgroup.directory),
+        cgroup_kills=cgroup.kills(),
+        cgroup_limit_bytes=known.cgroup_limit_bytes if known is not None else cgroup.limit_bytes(),
+        cgroup_usage_bytes=cgroup.usage_bytes(),
+    )
 
 
 def _counted_a_kill(before: MemoryCounters, after: MemoryCounters) -> bool:
@@ -87,7 +95,7 @@ def _is_ending(pid: int) -> bool:
     """Whether it has been killed, or is about to be gone: to take a large process apart takes the kernel a while."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return bool(int(after_name[_FLAGS]) & _PF_EXITING or int(after_name[_PENDING]) & _SIGKILL_BIT)
+        return bool(int(after_name[_FLAGS]) & _PF_ENDING or int(after_name[_PENDING]) & _SIGKILL_BIT)
     except (OSError, ValueError, IndexError):
         return True
 

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.board_rows import Phase
-from holdfast.diagnosis.collect import MemoryWatch
+from holdfast.diagnosis.collect import MemoryWatch, read_counters
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, RECORDED_SIGNALS, CrashPage
 from holdfast.diagnosis.native.loads import LibraryReporter
 from holdfast.diagnosis.native.mappings import LibraryPage
+from holdfast.memory import cgroups
 from holdfast.workers import stderr
 from holdfast.workers.board import Doing
 from holdfast.workers.hang_stacks import LOOK_EVERY_S, HangStacks
@@ -135,6 +136,7 @@ class KeptTraces:
         reading, self._theirs = os.pipe2(os.O_CLOEXEC)
         self.stderr = stderr.Relay(reading)
         self._pid = -1
+        self._before = read_counters(cgroups.memory_cgroup_of(os.getpid()))  # it may die before it is watched
         self._memory: MemoryWatch | None = None
         self._is_ready = False
         self._hang: HangStacks | None = None  # once it does
@@ -158,7 +160,7 @@ class KeptTraces:
         os.close(self._theirs)
         self._theirs = -1
         self._pid = pid
-        self._memory = MemoryWatch(pid)
+        self._memory = MemoryWatch(pid, self._before)
 
     def watch(self, doing: Doing, now_s: float) -> None:
         assert self._memory is not None
