@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import signal
 import time
@@ -18,6 +20,22 @@ MB = 1 << 20
 KEPT: list[Any] = []
 """By this process."""
 _SEEN_S = 0.5  # for how long memory is held that a supervisor is to see, which looks five times a second
+
+
+def give_back_gaps() -> None:
+    """What this process's heap holds and does not use, to the kernel.
+
+    A forked worker inherits it: a leak that goes into the gaps of its parent's heap is no growth until they are full,
+    and how large they are depends on what the process of the tests has run before.
+    """
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def new_pages(nbytes: int) -> np.ndarray[Any, Any]:
+    """Past any gaps of the heap: of these the kernel knows that they are new, and refuses them over its limit."""
+    pages = np.frombuffer(mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.uint8)
+    pages[:] = 1
+    return pages
 
 
 class Hungry(Dataset[torch.Tensor]):
@@ -153,15 +171,26 @@ class Leaking(Dataset[torch.Tensor]):
     """Every sample leaves so many bytes behind."""
 
     def __init__(self, length: int, leaked: int) -> None:
+        give_back_gaps()
         self.length, self.leaked = length, leaked
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        KEPT.append(np.ones(self.leaked, dtype=np.uint8))
+        KEPT.append(self.take())
         time.sleep(0.001)
         return torch.tensor([index])
+
+    def take(self) -> np.ndarray[Any, Any]:
+        return np.ones(self.leaked, dtype=np.uint8)
+
+
+class LeakingPages(Leaking):
+    """The same, and not from the heap."""
+
+    def take(self) -> np.ndarray[Any, Any]:
+        return new_pages(self.leaked)
 
 
 class Reading(Dataset[int]):

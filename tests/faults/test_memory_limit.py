@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from helpers import stay
 from holdfast import DataLoader
-from hungry import KEPT, MB, Leaking
+from hungry import KEPT, MB, LeakingPages, new_pages
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,7 +36,7 @@ def test_samples_of_a_worker_that_leaks_are_loaded_by_another(method: str, batch
     file = tmp_path / "skipped"
     care = {"on_error": "skip", "skipped_file": file, "max_retries": 0}
     with DataLoader(
-        Leaking(LENGTH, 10 * MB), batch_size, num_workers=2, memory_limit=LIMIT, **care, **how(method)
+        LeakingPages(LENGTH, 10 * MB), batch_size, num_workers=2, memory_limit=LIMIT, **care, **how(method)
     ) as loader:
         assert flat(loader) == list(range(LENGTH))
         assert loader.skipped_samples == []
@@ -48,7 +48,7 @@ def test_samples_of_a_worker_that_leaks_are_loaded_by_another(method: str, batch
 
 
 def test_with_raise_nothing_is_raised_for_what_a_worker_keeps() -> None:
-    with DataLoader(Leaking(LENGTH, 10 * MB), 4, num_workers=2, memory_limit=LIMIT) as loader:
+    with DataLoader(LeakingPages(LENGTH, 10 * MB), 4, num_workers=2, memory_limit=LIMIT) as loader:
         assert flat(loader) == list(range(LENGTH))
 
 
@@ -137,7 +137,7 @@ class LeakingStream(IterableDataset[torch.Tensor]):
         assert info is not None
         if self.done * info.num_workers + info.id >= LENGTH:
             raise StopIteration
-        KEPT.append(np.ones(10 * MB, dtype=np.uint8))
+        KEPT.append(new_pages(10 * MB))
         self.done += 1
         return torch.tensor((self.done - 1) * info.num_workers + info.id)
 
