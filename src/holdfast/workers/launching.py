@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import linecache
 import multiprocessing
 import multiprocessing.process
@@ -137,7 +136,6 @@ def _run_forked(silence: warnings.catch_warnings[Any], others: list[int], run: C
     silence.__exit__(None, None, None)
     for fd in others:
         os.close(fd)
-    gc.enable()
     run()
 
 

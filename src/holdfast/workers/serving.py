@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -61,6 +62,8 @@ def main(
 
 def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
     """A worker's life."""
+    gc.freeze()  # what it was born with: each full collection would look at all of it, and copy it if it is shared
+    gc.enable()
     limits.be_first_to_go()
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)

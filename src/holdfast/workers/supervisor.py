@@ -125,8 +125,6 @@ def main(spec: SupervisorSpec) -> None:
         threads = taint.native_threads()
         import_quietly(spec.job.modules, spec.board.set_importing)
         tainted_by = taint.find_taint(threads) if spec.job.was_sent else None
-        if spec.job.was_sent:
-            gc.freeze()  # what the imports made: a collection in a worker would touch, and so copy, all of it
         if spec.limits_threads:
             limit_threads()  # later: a BLAS may start its threads to hear of it, and ends them at each fork
         if spec.adopts:
