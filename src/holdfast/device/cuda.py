@@ -29,7 +29,8 @@ class CudaRegistrar:
         """Called in the user's thread, before the first batch is pinned. Initialises CUDA."""
         if self._is_prepared:
             return
-        torch.cuda.init()  # also for a device that was named: before it torch cannot say which ones are in use
+        # also for a device that was named: before it torch cannot say which ones are in use
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         if self._device_index is None:
             self._device_index = torch.cuda.current_device()
         self._is_prepared = True

@@ -77,7 +77,7 @@ def _booted() -> float | None:
     if sys.platform != "linux":
         return None
     try:
-        return psutil.boot_time()
+        return float(psutil.boot_time())
     except (OSError, RuntimeError):  # no /proc
         return None
 
