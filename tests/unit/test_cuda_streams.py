@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -170,3 +172,30 @@ def test_what_is_copied_ahead_in_inference_mode_is_good_for_training(streams: St
     plain, leaf = carried.batch
     assert (plain.is_meta, plain.is_inference(), plain.requires_grad) == (True, False, False)
     assert (leaf.is_meta, leaf.is_inference(), leaf.requires_grad) == (True, False, True)
+
+
+def test_streams_of_every_device_that_is_in_use_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of no other: to ask a device for its stream would begin to use it."""
+    monkeypatch.setattr(cuda, "_device_count", lambda: 3)
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda index: index != 1, raising=False)
+    monkeypatch.setattr(cuda, "current_stream", lambda index: f"stream of {index}")
+    assert cuda._current_streams() == ["stream of 0", "stream of 2"]
+
+
+def test_a_batch_for_another_device_than_the_current_one_leaves_that_current(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's own context sees to that, whatever happens in it."""
+    entered: list[Any] = []
+
+    @contextlib.contextmanager
+    def stream(side: Any) -> Iterator[None]:
+        entered.append(side)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    one = carrier.CudaCarrier(torch.device("meta", 0), most_unfinished=2)
+    assert one.carry([torch.zeros(3)], is_pinned=True).batch[0].is_meta
+    assert entered == [one.stream]
+    assert streams.current is streams.users
