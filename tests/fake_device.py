@@ -67,7 +67,7 @@ class FakeStream:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.asked = self.done = 0
-        self.hangs = False
+        self.hangs = self.has_failed = False
         self._copies: deque[tuple[int, int, bytearray]] = deque()
         driver.streams.append(self)
 
@@ -96,8 +96,15 @@ class FakeFence:
     def __init__(self, streams: list[FakeStream]) -> None:
         self._marks = [(stream, stream.asked) for stream in streams]
         self.waits = 0
+        self._check()
+
+    def _check(self) -> None:
+        """As CUDA does, of everything that it is asked from then on."""
+        if any(stream.has_failed for stream, _ in self._marks):
+            raise RuntimeError("CUDA error: device-side assert triggered")
 
     def passed(self) -> bool:
+        self._check()
         return all(stream.done >= mark for stream, mark in self._marks)
 
     def wait(self, timeout_s: float) -> bool:

@@ -183,6 +183,16 @@ def test_what_is_piped_has_no_colour_and_ends(program: Watched) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
+def test_a_pipe_that_is_to_have_colour_is_no_terminal(program: Watched) -> None:
+    """FORCE_COLOR, as where tests are run for others to read: one picture, of the width of a pipe, and it ends."""
+    done = top("--interval", "0.2", FORCE_COLOR="1", NO_COLOR="")
+    assert done.returncode == 0
+    assert "\x1b[1;36m" in done.stdout
+    assert "\x1b[?1049h" not in done.stdout
+    assert "q quits" not in done.stdout
+    assert f"loading sample {HANGS}" in done.stdout
+
+
 def test_a_run_that_dies_while_it_is_watched_is_told_as_dead(home: Path) -> None:
     """And the view goes on: the next run appears in it."""
     with terminal() as shell, watched(home) as program:

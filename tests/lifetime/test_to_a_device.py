@@ -7,16 +7,19 @@ shows in the data.
 from __future__ import annotations
 
 import collections
+import gc
 import os
 import random
 import signal
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch.utils.data import Dataset
@@ -280,6 +283,23 @@ def test_a_copy_that_fails_is_an_exception_at_its_place(
     assert [int(batch[0, 0]) for batch in batches] == [0, 4, 12, 16, 20]
 
 
+def test_an_iterator_that_is_dropped_with_an_exception_ahead_is_gone(device: SimpleNamespace) -> None:
+    """At once, and not when the collector of cycles runs: its workers end with it."""
+    loader = holdfast.DataLoader(Raises(16), batch_size=2, num_workers=2, device="cuda")
+    epoch = iter(loader)
+    wait_until_all_are_there(epoch)
+    next(epoch)
+    assert isinstance(epoch._ahead[-1], LookupError)
+    dropped = weakref.ref(epoch)
+    gc.disable()
+    try:
+        del epoch
+        assert dropped() is None
+    finally:
+        gc.enable()
+        loader.close()
+
+
 def wait_until_all_are_there(epoch: Any) -> None:
     """As many as are loaded ahead: then batches are copied as far ahead as they may be."""
     expected = list(epoch._schedule.expected())
@@ -315,6 +335,36 @@ def test_an_interrupt_loses_no_batch(device: SimpleNamespace, monkeypatch: pytes
             next(epoch)
     assert torch.equal(torch.cat(batches), numbers(0, 40))
     assert interrupts == 2
+
+
+@pytest.mark.parametrize("where", ["carry", "give_out"])
+def test_an_interrupt_leaves_no_worker(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Though the iterator is kept, as by the traceback that a notebook keeps."""
+    with holdfast.DataLoader(Numbered(400), batch_size=4, num_workers=2, device="cuda") as loader:
+        epoch = iter(loader)
+        next(epoch)
+        pids = epoch._worker_pids().values()
+        assert len(pids) == 2
+        monkeypatch.setattr(FakeCarrier, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            list(epoch)
+        wait_until(lambda: not any(map(psutil.pid_exists, pids)), PATIENCE_S, "the end of the workers")
+
+
+def test_nor_does_one_while_a_batch_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.DataLoader(Numbered(400), batch_size=4, num_workers=2, device="meta") as loader:
+        epoch = iter(loader)
+        next(epoch)
+        pids = epoch._worker_pids().values()
+        assert len(pids) == 2
+        monkeypatch.setattr(pinned, "move_all", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(epoch)
+        wait_until(lambda: not any(map(psutil.pid_exists, pids)), PATIENCE_S, "the end of the workers")
+
+
+def interrupt(*args: Any, **options: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 def test_an_epoch_that_is_left_early_is_followed_by_a_whole_one(device: SimpleNamespace) -> None:
@@ -398,6 +448,26 @@ def test_a_mover_changes_tensors_and_nothing_else() -> None:
     assert (whole["c"].device, whole["d"].device) == (meta, meta)
 
 
+class MadeWhenAsked(Sequence[Any]):
+    """Its tensors are there only while somebody looks at them."""
+
+    def __init__(self, first: int, second: int) -> None:
+        self.lengths = first, second
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, at: Any) -> torch.Tensor:
+        return torch.zeros(self.lengths[at])
+
+
+def test_tensors_that_are_made_when_they_are_asked_for_are_not_taken_for_one_another() -> None:
+    """One that is gone leaves its place in memory to the next."""
+    batch = [MadeWhenAsked(k, k + 1) for k in range(0, 40, 2)]
+    moved = move_all(batch, torch.device("meta"))
+    assert [len(tensor) for pair in moved for tensor in pair] == list(range(40))
+
+
 class Triple(tuple[Any, ...]):
     """One that is made in a way of its own."""
 
@@ -434,6 +504,38 @@ def test_any_device_will_do(workers: int, on_error: Any) -> None:
     loader = holdfast.DataLoader(Numbered(8), batch_size=4, num_workers=workers, device="meta", on_error=on_error)
     with loader:
         assert [(batch.device.type, batch.shape) for batch in loader] == [("meta", (4, 3000))] * 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_an_interrupt_while_a_batch_is_moved_loses_none(
+    monkeypatch: pytest.MonkeyPatch, workers: int, on_error: Any
+) -> None:
+    """Nor does one that fails to move cost the next its place."""
+    lengths: list[int] = []
+
+    def move(batch: Any, device: torch.device) -> Any:
+        lengths.append(len(batch))
+        if len(lengths) in {1, 3}:
+            raise KeyboardInterrupt
+        if len(lengths) == 5:
+            raise torch.OutOfMemoryError("the device is full")
+        return move_all(batch, device)
+
+    monkeypatch.setattr(pinned, "move_all", move)
+    came: list[Any] = []
+    with holdfast.DataLoader(
+        Numbered(11), batch_size=3, num_workers=workers, device="meta", on_error=on_error
+    ) as loader:
+        epoch = iter(loader)
+        while len(came) < 6:
+            try:
+                came.append(len(next(epoch)))
+            except (KeyboardInterrupt, torch.OutOfMemoryError) as error:
+                came.append(type(error))
+        with pytest.raises(StopIteration):
+            next(epoch)
+    assert came == [KeyboardInterrupt, 3, KeyboardInterrupt, 3, torch.OutOfMemoryError, 2]
 
 
 class SaysHow(MovesItself):
@@ -501,7 +603,7 @@ def test_nor_where_shared_data_lies() -> None:
     assert torch.equal(shared["tensor"], tensor)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", True, 1.5])
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", True, 1.5, -1, 2**70])
 def test_what_is_no_device_is_refused_at_once(device: Any) -> None:
     with pytest.raises(ValueError, match="device="):
         holdfast.DataLoader(Numbered(8), device=device)
@@ -515,9 +617,21 @@ def test_so_is_a_wrong_number_ahead(ahead: Any) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_device_that_is_not_there_is_said_so(workers: int) -> None:
-    loader = holdfast.DataLoader(Numbered(8), num_workers=workers, device="cuda")
+@pytest.mark.parametrize("device", ["cuda", 0, torch.device("cuda", 1)])
+def test_a_device_that_is_not_there_is_said_so(workers: int, device: Any) -> None:
+    """When batches are asked for: a loader may be made where there is none."""
+    loader = holdfast.DataLoader(Numbered(8), num_workers=workers, device=device)
     with pytest.raises(RuntimeError, match="torch sees no CUDA device"):
+        iter(loader)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a device")
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("device", ["mps", "xpu"])
+def test_so_is_one_of_another_kind(workers: int, device: str) -> None:
+    """Before any worker is started, and not by whatever torch raises when the first batch is moved."""
+    loader = holdfast.DataLoader(Numbered(8), num_workers=workers, device=device)
+    with pytest.raises(RuntimeError, match=f"device='{device}': torch cannot use it here"):
         iter(loader)
 
 

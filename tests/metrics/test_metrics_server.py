@@ -15,6 +15,7 @@ import threading
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import prometheus_client
 import pytest
 
@@ -125,6 +126,12 @@ def test_another_version_of_the_address_works_too() -> None:
         assert server.url.startswith("http://[::1]:")
         assert scrape(server)
     with holdfast.metrics.start(0, "localhost") as server:
+        assert scrape(server)
+
+
+def test_a_port_may_be_of_any_kind_of_whole_number() -> None:
+    """As one that was counted up with numpy."""
+    with holdfast.metrics.start(np.int64(0)) as server:
         assert scrape(server)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,6 +163,22 @@ def test_another_process_is_not_taken_for_the_run(boards: Boards) -> None:
     run = the_run()
     for change in ({"process_started": run.start["process_started"] - 100}, {"host": "another"}, {"pid": 1}):
         assert not live.look(dataclasses.replace(run, start={**run.start, **change})).is_fresh
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process's start does not move with the clock")
+@pytest.mark.parametrize("by_s", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_makes_no_other_process_of_the_run(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch, by_s: float
+) -> None:
+    """Linux counts the start of a process from when the machine was started, and that moves with the clock."""
+    run, booted = the_run(), psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted + by_s)
+    assert psutil.Process().create_time() - run.start["process_started"] == pytest.approx(by_s)
+    assert live.look(run).is_fresh
+    other = {**run.start, "process_started": run.start["process_started"] - 100}
+    assert not live.look(dataclasses.replace(run, start=other)).is_fresh
+    older = {name: value for name, value in run.start.items() if name != "booted"}
+    assert not live.look(dataclasses.replace(run, start=older)).is_fresh
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,15 @@ def test_a_run_that_has_ended_shows_its_last_words() -> None:
     assert (picture.batches_per_s, picture.workers, picture.waiting.share) == (None, (), 0.25)
 
 
+@pytest.mark.parametrize("waited_s", [math.nan, 10**400, "long", True])
+def test_last_words_that_are_no_number_are_not_told(waited_s: Any) -> None:
+    """JSON that was made by hand has such, too, and what is told of it has none."""
+    run = a_run(is_alive=False, end={"kind": "end", "time": STARTED + 50.0, "waited_s": waited_s})
+    picture = make_picture([a_look(run)], NOW)
+    assert (picture.waiting.share, picture.waiting.bottleneck) == (None, UNKNOWN)
+    json.dumps(to_json(picture), allow_nan=False)
+
+
 def test_a_run_without_last_words_has_died() -> None:
     """Nobody knows how long it took."""
     run = a_run(is_alive=False)
@@ -192,7 +202,7 @@ def test_hostile_text_is_made_harmless() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )

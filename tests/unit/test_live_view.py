@@ -147,3 +147,11 @@ def test_markup_in_a_record_is_text() -> None:
     run = a_run(start={**START, "dataset": "[red]Photos[/red]", "script": "[/]x.py"})
     head = str(live.view(Look(80), [make_picture([a_look(run), a_look(run)], NOW)])[0])
     assert "[/]x.py  [red]Photos[/red]" in head
+
+
+@pytest.mark.parametrize("time", [None, 0.0, -1e14, 1.8e12, 1e14])
+def test_an_incident_of_no_time_is_shown_all_the_same(time: float | None) -> None:
+    """A record may be of another version, which counts in milliseconds, say, or made by hand."""
+    run = a_run(incidents=(an_incident(2, time=time),))
+    rows = plain(live.view(Look(80), [make_picture([a_look(run), a_look(run)], NOW)]))
+    assert any("7f3a.2" in row for row in rows)

@@ -12,6 +12,7 @@ import pytest
 
 from fake_device import FakeDriver, FakeStream, FakeStreams, address_of, run_a_little
 from holdfast.device.pinned_slots import PinnedSlot, PinnedSlotPool
+from holdfast.device.registering import State
 from holdfast.transport.segments import PAGE, Segment
 from holdfast.transport.slots import Slot
 from waits import PATIENCE_S, wait_until
@@ -159,6 +160,51 @@ def test_a_device_that_hangs_makes_the_pool_grow_and_nothing_hang(monkeypatch: A
     del bench.pool
     gc.collect()
     assert not bench.driver.registered
+
+
+def test_a_device_that_has_failed_keeps_no_pool_from_closing() -> None:
+    """As by an assert in a kernel of the user's: that is the exception for him to read. Its memory stays as it is."""
+    bench = Bench()
+    batches = [bench.deliver() for _ in range(4)]
+    for batch in batches:
+        bench.streams[0].copy(*address_of(batch))
+    del batch, batches[0]
+    bench.pool.collect()  # fenced before it fails
+    del batches[0]  # not looked at yet
+    bench.streams[0].has_failed = True
+    bench.pool.close()
+    assert len(bench.driver.registered) == 4
+    batches.clear()
+    assert len(bench.driver.registered) == 4
+    del bench.pool
+    gc.collect()
+    assert len(bench.driver.registered) == 4
+    bench.streams[0].has_failed = False
+    Segment.create(PAGE).close_fd()
+    assert not bench.driver.registered
+
+
+def test_who_is_told_no_is_told_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time he is woken: the reason is said once, and an empty one would be all that is ever said."""
+    bench.driver.most_bytes = 0
+    bench.driver.may_register.clear()
+    slot = bench.fill()
+    assert isinstance(slot, PinnedSlot)
+    pin, registering = slot.pin, bench.pool._registering
+    assert pin is not None
+    notify_all, reasons = registering._changed.notify_all, []
+
+    def notify() -> None:
+        if pin.state is State.REFUSED:
+            reasons.append(registering.refusal)
+        notify_all()
+
+    monkeypatch.setattr(registering._changed, "notify_all", notify)
+    bench.driver.may_register.set()
+    assert not bench.pool.finish([slot])
+    wait_until(lambda: reasons, PATIENCE_S, "the refusal")
+    assert all("out of memory" in reason for reason in reasons)
+    bench.pool.release(slot)
 
 
 def test_what_the_driver_refuses_is_not_pinned_and_nothing_is_asked_again() -> None:

@@ -174,7 +174,7 @@ ALLOWED = {
     "sample_timeout_s",
     *("dataset", "dataset_length", "rank", "world_size", "front", "function"),
     *("on_error", "memory_limit_bytes", "memory_budget_bytes"),
-    *("platform", "cpus", "script", "target", "command", "launch", "host", "pid", "process_started"),
+    *("platform", "cpus", "script", "target", "command", "launch", "host", "pid", "process_started", "booted"),
 }
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from holdfast import report as reports
 from holdfast.cli import report_list
-from holdfast.cli.console import HEALTHY, PROBLEMS, name_next, talk
+from holdfast.cli.console import HEALTHY, PROBLEMS, name_next, out, talk
 from holdfast.cli.runs import find_run
 from holdfast.records import reader
 from holdfast.records.reader import Run
@@ -123,7 +123,7 @@ def _echo(said: str) -> None:
 
 def _width(output: str | None) -> int:
     """Of the terminal, where that is narrower than a page of text."""
-    console = Console()
+    console = out()
     return min(max(console.width, NARROWEST), WIDTH) if output is None and console.is_terminal else WIDTH
 
 

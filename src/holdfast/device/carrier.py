@@ -57,7 +57,11 @@ class CudaCarrier:
             unfinished.popleft().synchronize()
         mover = Mover(self.device, is_pinned=is_pinned)
         self._last = None  # until all of it has been asked for
-        batch = self._on_the_side(mover.move, batch)
+        if torch.is_inference_mode_enabled():  # which may be over when the batch is given out, for training
+            with torch.inference_mode(mode=False):
+                batch = self._on_the_side(mover.move, batch)
+        else:
+            batch = self._on_the_side(mover.move, batch)
         event = self._last = self.stream.record_event()
         unfinished.append(event)
         return Carried(batch, mover.moved, event, has_others=mover.has_others)
@@ -67,8 +71,8 @@ class CudaCarrier:
             with torch.cuda.stream(self.stream):
                 return move(batch)
         before = current_stream(self.device.index)
-        torch.cuda.set_stream(self.stream)
-        try:
+        try:  # around this, too: a signal handler may raise when it is done
+            torch.cuda.set_stream(self.stream)
             return move(batch)
         finally:
             torch.cuda.set_stream(before)

@@ -23,11 +23,17 @@ class CudaRegistrar:
 
     def __init__(self, device_index: int | None = None) -> None:
         self._device_index = device_index
+        self._is_prepared = False
 
     def prepare(self) -> None:
         """Called in the user's thread, before the first batch is pinned. Initialises CUDA."""
+        if self._is_prepared:
+            return
+        # also for a device that was named: before it torch cannot say which ones are in use
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         if self._device_index is None:
             self._device_index = torch.cuda.current_device()
+        self._is_prepared = True
 
     def enter_thread(self) -> None:
         torch.cuda.set_device(self._device_index)

@@ -33,7 +33,9 @@ class Mover:
     def __init__(self, device: torch.device, *, is_pinned: bool = False) -> None:
         self._device = device
         self._is_pinned = is_pinned
-        self._known: dict[int, Tensor] = {}  # a tensor that is in the batch twice is in the result twice
+        # A tensor that is in the batch twice is in the result twice. By its id, which is its own while it is kept here:
+        # a container may make its tensors when it is asked for them, and the next would have the id of the last.
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
         self.moved: list[Tensor] = []
         self.has_others = False
 
@@ -46,9 +48,9 @@ class Mover:
             return leaf
         known = self._known.get(id(leaf))
         if known is None:
-            known = self._known[id(leaf)] = move_tensor(leaf, self._device, is_pinned=self._is_pinned)
-            self.moved.append(known)
-        return known
+            known = self._known[id(leaf)] = leaf, move_tensor(leaf, self._device, is_pinned=self._is_pinned)
+            self.moved.append(known[1])
+        return known[1]
 
 
 def move_tensor(tensor: Tensor, device: torch.device, *, is_pinned: bool) -> Tensor:

@@ -11,12 +11,14 @@ Invariants, beyond those of `transport.slots`:
   unregistered first, and before that its copies are waited for. The same before its mapping goes.
 - A batch lies within registered memory altogether, or not at all: a copy must not begin in one and end in the other.
 - Who runs far ahead of the device waits for it, with an end, before the pool grows any further.
+- A device that has failed keeps no pool from closing: what it may still read stays mapped.
 
 Runs in: main process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -59,10 +61,10 @@ class _Mapped:
         """Called before unmapping, anywhere. False: it must stay mapped."""
         if os.getpid() != self._owner_pid or not self.pins:
             return True  # (a forked process has the memory, but no driver that knows of it)
-        if sys.is_finalizing() or not self._streams.may_wait():
+        if sys.is_finalizing():
             return False
         if any(pin.state is State.PINNED for pin in self.pins):
-            if not self._streams.fence().wait(_WAIT_AT_THE_END_S):
+            if not _is_done(self._streams, _WAIT_AT_THE_END_S):
                 return False
             for pin in self.pins:
                 self._registering.undo(pin)
@@ -152,7 +154,7 @@ class PinnedSlotPool(SlotPool):
         slot.views.clear()
         self._delivered.discard(slot)
         if self._closed:
-            if self.streams.may_wait() and self.streams.fence().wait(_WAIT_AT_CLOSE_S):
+            if _is_done(self.streams, _WAIT_AT_CLOSE_S):
                 super().release(slot)
             return  # or it is let go with its mapping
         self._fenced.append((slot, self.streams.fence()))  # looked at when a slot or memory is wanted
@@ -195,11 +197,26 @@ class PinnedSlotPool(SlotPool):
     def close(self) -> None:
         self._registering.end()
         if not self._closed:
-            self.collect()
-            end = time.monotonic() + _WAIT_AT_CLOSE_S
-            while self._fenced:
-                slot, fence = self._fenced.popleft()
-                if fence.wait(max(0.0, end - time.monotonic())):
-                    super().release(slot)
-                # else it is let go with its mapping
+            with contextlib.suppress(RuntimeError):  # (as in `_is_done`)
+                self._wait_for_fenced()
         super().close()
+
+    def _wait_for_fenced(self) -> None:
+        self.collect()
+        end = time.monotonic() + _WAIT_AT_CLOSE_S
+        while self._fenced:
+            slot, fence = self._fenced.popleft()
+            if fence.wait(max(0.0, end - time.monotonic())):
+                super().release(slot)
+            # else it is let go with its mapping
+
+
+def _is_done(streams: Streams, timeout_s: float) -> bool:
+    """Whether the device has read all that it was asked to. Not if that cannot be known: a graph is being captured, or
+    the device has failed (an assert in a kernel of the user's, say), and every call of CUDA's fails from then on. Whose
+    training ends by that has his own exception to read, and none of ours behind it.
+    """
+    try:
+        return streams.may_wait() and streams.fence().wait(timeout_s)
+    except RuntimeError:
+        return False

@@ -15,12 +15,21 @@ def parse_device(device: object) -> torch.device | None:
     try:
         if isinstance(device, bool):
             raise TypeError("a device is no flag")
-        return torch.device(device)  # type: ignore[call-overload, no-any-return]
-    except (RuntimeError, TypeError) as error:
+        return _device_of(device)
+    except (RuntimeError, TypeError, ValueError) as error:
         said = str(error).splitlines()[0]
         raise ValueError(
             f'device={device!r} must be a device as torch knows it, such as "cuda", or None: {said}'
         ) from None
+
+
+def _device_of(device: object) -> torch.device:
+    try:
+        return torch.device(device)  # type: ignore[call-overload, no-any-return]
+    except RuntimeError:
+        if not isinstance(device, int):
+            raise
+        return torch.device("cuda", device)  # torch knows a number by the accelerator that is there, and none is
 
 
 def check_ahead(prefetch_to_device: object) -> int:

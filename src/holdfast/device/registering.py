@@ -127,13 +127,14 @@ class Registering:
         why = self._registrar.register(pin.address, pin.nbytes)
         del memory
         with self._changed:
-            self._in_hand = None
-            pin.state = State.REFUSED if why else State.PINNED
+            if why:  # memory is full, say, or locked memory limited: more of it would be refused as well
+                self._refuse_all(f"{why}, for {pin.nbytes} bytes")
+                return
+            self._in_hand, pin.state = None, State.PINNED
             self._changed.notify_all()
-        if why:  # memory is full, say, or locked memory limited: more of it would be refused as well
-            self._refuse_all(f"{why}, for {pin.nbytes} bytes")
 
     def _refuse_all(self, why: str) -> None:
+        """Why is known by the time that anybody is told no."""
         with self._changed:
             self.refusal = self.refusal or why
             if self._in_hand is not None:

@@ -64,6 +64,13 @@ def _check_available(device: torch.device) -> None:
         raise RuntimeError(
             f"device={str(device)!r}: torch sees no CUDA device in this process. Leave device=None to load without one"
         )
+    if device.type != "cuda":
+        try:
+            torch.empty(0, device=device)
+        except Exception as error:  # of any kind: each of these devices is refused in a way of its own
+            raise RuntimeError(
+                f"device={str(device)!r}: torch cannot use it here ({error}). Leave device=None to load without it"
+            ) from error
 
 
 class PinnedIterator(LoaderIterator):
@@ -115,6 +122,13 @@ class DeviceIterator(PinnedIterator):
     def _next_data(self) -> Any:
         if os.getpid() != self._owner_pid:
             return super()._next_data()  # which is refused
+        try:
+            return self._next_carried()
+        except KeyboardInterrupt:
+            self._rest()  # also if it came while a copy was started
+            raise
+
+    def _next_carried(self) -> Any:
         if self._carrier is None:
             self._carrier = CudaCarrier(self._device, most_unfinished=self._depth + 2)
             self._side_streams.append(self._carrier)
@@ -151,7 +165,7 @@ class DeviceIterator(PinnedIterator):
             if came_from_handler(error):
                 raise
             self._in_hand.clear()
-            self._ahead.append(error)
+            self._ahead.append(error.with_traceback(None) if self._ahead else error)  # as in `raise_again`
             return
         self._ahead.append(carried)
         self._in_hand.clear()
@@ -197,17 +211,38 @@ class _Moving:
     """Before an iterator: batches are moved in the user's thread, on its current stream, when they are asked for."""
 
     _target: torch.device
+    _in_hand: list[Any]  # the batch whose move a signal handler of the user's cut short
 
     def __init__(self, loader: Any, *args: Any) -> None:
-        self._target = loader._device
+        self._target, self._in_hand = loader._device, []
         super().__init__(loader, *args)  # type: ignore[call-arg]
 
     def _next_data(self) -> Any:
-        return move_all(super()._next_data(), self._target)  # type: ignore[misc]
+        if not self._in_hand:
+            self._in_hand.append(super()._next_data())  # type: ignore[misc]
+        try:
+            moved = move_all(self._in_hand[0], self._target)
+        except BaseException as error:
+            if not came_from_handler(error):  # else it is moved by the next call
+                self._in_hand.clear()
+            raise
+        self._in_hand.clear()
+        return moved
 
 
 class MovingIterator(_Moving, LoaderIterator):
     """With workers, to a device that is neither CUDA's nor the CPU."""
+
+    def _next_data(self) -> Any:
+        try:
+            return super()._next_data()
+        except KeyboardInterrupt:
+            self._rest()  # also if it came while a batch was moved
+            raise
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._in_hand.clear()
+        super()._reset(loader, first_iter)
 
 
 class MovingInProcessIterator(_Moving, InProcessIterator):

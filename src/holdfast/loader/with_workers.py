@@ -193,7 +193,7 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         """End the workers; should somebody go on with this iterator, they are started over anyway. A notebook does not
         go on, and it keeps the traceback, which keeps this iterator: for hours, and the workers with it.
         """
-        if self._refuge is None and not self._shutdown:
+        if self._refuge is None and self._resting is None and not self._shutdown:
             self._is_clean = False
             self._resting = Errand(self._backend.end_all)
             self._resting.run()

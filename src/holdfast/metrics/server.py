@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import operator
 import os
 import socket
 import sys
@@ -39,7 +40,7 @@ def start(port: int, addr: str = "127.0.0.1") -> MetricsServer:
     """
     addresses.check(port, addr)
     require()
-    server = MetricsServer(port, addr)
+    server = MetricsServer(operator.index(port), addr)  # (sockets take nothing that is only like an int)
     _end_with_process(server)
     return server
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -61,11 +62,24 @@ def is_held(fd: int) -> bool | None:
 
 def identity() -> dict[str, Any]:
     """What a record says of its writer, so that it can be looked for where there are no locks."""
+    booted = _booted()  # (first: what psutil makes of a start may go by this look)
     try:
         started = psutil.Process().create_time()
     except psutil.Error:  # no /proc
         started = None
-    return {"host": platform.node(), "pid": os.getpid(), "process_started": started}
+    return {"host": platform.node(), "pid": os.getpid(), "process_started": started, "booted": booted}
+
+
+def _booted() -> float | None:
+    """When this machine was started, by its clock. Linux counts the start of a process from then, so that both move
+    when the clock is set. Elsewhere the start of a process stays what it was.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        return float(psutil.boot_time())
+    except (OSError, RuntimeError):  # no /proc
+        return None
 
 
 def is_of_this_host(start: Mapping[str, Any]) -> bool:
@@ -79,6 +93,13 @@ def is_running(start: Mapping[str, Any]) -> bool:
     if not is_of_this_host(start) or not isinstance(pid, int) or not isinstance(started, int | float) or pid <= 0:
         return False
     try:
-        return bool(abs(psutil.Process(pid).create_time() - started) < _SAME_START_S)
+        moved_s = _clock_moved_s(start.get("booted"))
+        return bool(abs(psutil.Process(pid).create_time() - started - moved_s) < _SAME_START_S)
     except (psutil.Error, OverflowError):
         return False
+
+
+def _clock_moved_s(booted: object) -> float:
+    """By how much the clock was set since a record said so; records of older versions do not."""
+    now = _booted()
+    return now - booted if isinstance(booted, int | float) and now is not None else 0.0

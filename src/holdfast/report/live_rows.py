@@ -135,15 +135,18 @@ def after_end(look: Look, run: RunPicture) -> list[Text]:
 
 def incident(look: Look, one: IncidentPicture) -> Text:
     """ "12:31:04  7f3a.2  worker 1, sample 107 skipped: hung". What may be long comes last: it may be cut off."""
-    at = "" if one.time is None else f"{_local(one.time):%H:%M:%S}"
     who = [] if one.worker_id is None or look.is_narrow else [f"worker {one.worker_id}"]
     who += [] if one.sample is None else [f"sample {one.sample}"]
     done = "" if one.summary.startswith(one.done) else one.done  # "raised" says nothing new of "raised ValueError"
     before = " ".join(part for part in (", ".join(who), done) if part)
-    named = INDENT if look.is_narrow else f"{INDENT}{at}  "
+    named = INDENT if look.is_narrow else f"{INDENT}{_clock(one.time)}  "
     row = Text.assemble((named, "dim"), (f"{one.id}  ", "cyan"), f"{before}: " if before else "", one.summary)
     return look.cut(row)
 
 
-def _local(time: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(time).astimezone()
+def _clock(time: float | None) -> str:
+    """ "12:31:04", as it is here; empty where it is no time that a calendar has."""
+    try:
+        return "" if time is None else f"{datetime.datetime.fromtimestamp(time).astimezone():%H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.records.live import LiveRun
+from holdfast.report import entries
 
 LOADER, SOMETIMES, TRAINING, UNKNOWN = "loader", "sometimes", "training", "unknown"
 
@@ -47,8 +48,8 @@ def waiting(older: LiveRun, newer: LiveRun, age_s: float | None, *, trains: bool
 
 
 def _over_all(newer: LiveRun, age_s: float | None) -> Waiting:
-    waited_s = (newer.run.end or {}).get("waited_s", newer.waited_s)
-    if not age_s or isinstance(waited_s, bool) or not isinstance(waited_s, int | float):
+    waited_s = entries.as_number((newer.run.end or {}).get("waited_s", newer.waited_s))
+    if not age_s or waited_s is None:
         return Waiting(None, None, UNKNOWN, "")
     share = _bounded(waited_s / age_s)
     return Waiting(share, age_s, _who(share), "")
