@@ -144,13 +144,13 @@ def test_memory_that_is_taken_while_loading_is_in_the_limit() -> None:
 
 def test_workers_that_would_not_fit_in_memory_are_not_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the reason says what they would need."""
-    monkeypatch.setattr("holdfast.memory.cgroups.left_bytes", lambda limited: 150 * MB)
-    data = figures("tuned:Hungry", *SHORT)
+    monkeypatch.setattr("holdfast.memory.cgroups.left_bytes", lambda limited: 740 * MB)
+    data = figures("tuned:VeryHungry", *SHORT)
     if data["samples"]["peak_bytes"] is None:
         pytest.skip("memory cannot be measured here")
     assert [point["num_workers"] for point in data["curve"] if not point["is_computed"]] == [1]
     assert "2 would need" in data["proposal"]["num_workers"]["reason"]
-    assert "150 MB are left" in data["proposal"]["num_workers"]["reason"]
+    assert "740 MB are left" in data["proposal"]["num_workers"]["reason"]
 
 
 @pytest.mark.long

@@ -76,10 +76,17 @@ class Hungry(Waiting):
     """64 MB while it loads, of which a sample keeps little."""
 
     wait_s = 0.0
+    floats = 16_000_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        torch.ones(16_000_000)
+        torch.ones(self.floats)
         return super().__getitem__(index)
+
+
+class VeryHungry(Hungry):
+    """300 MB: more than what a forked worker has of its own because of all that its parent did before."""
+
+    floats = 75_000_000
 
 
 class Same(IterableDataset[int]):
