@@ -194,16 +194,21 @@ class LeakingPages(Leaking):
 
 
 class Reading(Dataset[int]):
-    """Reads a list of the main process, object by object."""
+    """Reads a list of the main process, object by object.
+
+    What is copied is counted after some CPU time, and the later the more memory there is to be looked at: the process
+    of the tests may have a great deal. An epoch takes twice as long.
+    """
 
     def __init__(self, texts: list[str], length: int) -> None:
         self.texts, self.length = texts, length
+        self.each_s = max(4.0, 5.0 * psutil.Process().memory_info().rss / (1 << 30)) / length
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> int:
-        until_s = time.thread_time() + 0.02  # a worker that waits copies nothing: it is its CPU time that counts
+        until_s = time.thread_time() + self.each_s  # a worker that waits copies nothing: it is its CPU time that counts
         found = sum(len(text) for text in self.texts[index :: self.length])
         while time.thread_time() < until_s:
             pass

@@ -22,7 +22,7 @@ SAMPLES = 120
 RAISES, SEGFAULTS, EXITS, HANGS, EATS, UNFINISHED = 7, 20, 33, 46, 59, 72
 BAD = {RAISES, SEGFAULTS, EXITS, HANGS, EATS, UNFINISHED}
 GREY, DOUBLE, NOTHING, SLOW, LARGE = 85, 90, 95, 100, 110
-SLOW_S = 0.2  # what the slow one takes
+SLOW_S = 0.8  # what the slow one takes: more than a busy machine makes of any other
 ODD = {GREY, DOUBLE, NOTHING}
 
 
@@ -66,17 +66,24 @@ faulty = Faulty()
 
 
 class Steady(Dataset[int]):
-    """Each sample takes a moment; one in fifty raises. `folder`: where it notes which were loaded."""
+    """Each sample takes a moment; one in fifty raises. `folder`: where it notes which were loaded.
+
+    As long as there is a file `hold`, none of the second half is loaded: a scan that is to be interrupted is not over
+    before, however late that comes.
+    """
 
     def __init__(self, samples: int = 400, folder: str = os.environ.get("SCANNED_FOLDER", "")) -> None:
         self.samples = samples
         self.folder = folder
+        self.hold = os.environ.get("SCANNED_HOLD", "")
 
     def __len__(self) -> int:
         return self.samples
 
     def __getitem__(self, index: int) -> int:
         time.sleep(0.01)
+        while index >= self.samples // 2 and self.hold and Path(self.hold).exists():
+            time.sleep(0.01)
         if self.folder:
             with (Path(self.folder) / "loaded").open("a") as file:
                 file.write(f"{index}\n")

@@ -195,6 +195,7 @@ def test_on_a_terminal_it_has_colour_and_its_width(doctor: Any, tmp_path: Path) 
         encoding="utf-8",
     )
     child.expect(pexpect.EOF)
+    child.wait()  # by itself: `close` waits for a tenth of a second, and then ends it
     child.close()
     assert child.exitstatus in (0, 1)
     assert "\x1b[1;36mnote\x1b[0m  \x1b[1mRay\x1b[0m" in child.before

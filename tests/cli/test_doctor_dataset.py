@@ -311,6 +311,7 @@ def test_an_interrupt_ends_it_cleanly(doctor: Any, tmp_path: Path) -> None:
         child.expect("making hang:dataset")
         child.sendintr()
         child.expect(pexpect.EOF)
+        child.wait()  # by itself: `close` waits for a tenth of a second, and then ends it
         assert "Traceback" not in child.before
     finally:
         child.close(force=True)

@@ -306,6 +306,7 @@ def ended(child: Any) -> tuple[str, int]:
 
     child.expect(pexpect.EOF)
     said = child.before
+    child.wait()  # by itself: `close` waits for a tenth of a second, and then ends it
     child.close()
     return said, child.exitstatus
 

@@ -300,6 +300,7 @@ def test_nothing_is_wider_than_the_terminal(form: str, columns: int, home: Path)
         sys.executable, command, dimensions=(50, columns), timeout=LIMIT_S, encoding="utf-8", env=environment
     )
     said = child.read()
+    child.wait()  # by itself: `close` waits for a tenth of a second, and then ends it
     child.close()
     assert child.exitstatus == (0 if form == "--list" else 1)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", said).splitlines()

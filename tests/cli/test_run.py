@@ -147,10 +147,14 @@ def test_flags_of_python_are_the_scripts_too(here: Path) -> None:
     assert python(*flags, *HOLDFAST_RUN, "tell.py", cwd=here).stdout == python(*flags, "tell.py", cwd=here).stdout
 
 
+WAIT = "import time\nwhile True:\n    time.sleep(0.01)"
+"""For a signal. Not `signal.pause()`: one that comes a moment before that is waited for in vain."""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1], ids=str)
 def test_a_signal_reaches_the_script_itself(here: Path, number: signal.Signals) -> None:
     """There is no process between: the one that was started is the script's, and it dies of the signal."""
-    (here / "wait.py").write_text("import os, signal\nprint(os.getpid(), flush=True)\nsignal.pause()")
+    (here / "wait.py").write_text(f"import os\nprint(os.getpid(), flush=True)\n{WAIT}")
     ends = {}
     for name, words in {"plain": (), "ours": HOLDFAST_RUN}.items():
         with started(*words, "wait.py", cwd=here) as process:
@@ -165,7 +169,7 @@ def test_a_signal_reaches_the_script_itself(here: Path, number: signal.Signals) 
 def test_a_handler_of_the_script_has_the_signal(here: Path) -> None:
     """SIGTERM, as a scheduler sends it: the script saves and exits with its own status, and the summary follows."""
     script = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nprint('on', flush=True)\n"
-    (here / "wait.py").write_text(f"{script}signal.pause()")
+    (here / "wait.py").write_text(f"{script}{WAIT}")
     with started(*HOLDFAST_RUN, "wait.py", cwd=here) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
@@ -178,7 +182,7 @@ def test_a_handler_of_the_script_has_the_signal(here: Path) -> None:
 def test_ctrl_c_in_a_terminal_interrupts_the_script(here: Path) -> None:
     """In a real terminal, where the key goes to the whole group: one traceback, and no job is left in the shell."""
     pexpect = pytest.importorskip("pexpect")
-    (here / "wait.py").write_text("import signal\nprint('on', flush=True)\nsignal.pause()")
+    (here / "wait.py").write_text(f"print('on', flush=True)\n{WAIT}")
     how: dict[str, Any] = {"cwd": here, "timeout": LIMIT_S, "encoding": "utf-8", "preexec_fn": heed_interrupts}
     child = pexpect.spawn(sys.executable, [*HOLDFAST_RUN, "wait.py"], **how)
     try:

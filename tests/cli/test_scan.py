@@ -161,6 +161,7 @@ def ended(child: Any) -> str:
     """All that it still prints, without colours. Its exit status is then known."""
     child.expect(child_end())
     text: str = ANSI.sub("", child.before)
+    child.wait()  # by itself: `close` waits for a tenth of a second, and then ends it
     child.close()
     return text
 
@@ -169,13 +170,21 @@ def child_end() -> Any:
     return pytest.importorskip("pexpect").EOF
 
 
+@pytest.fixture
+def hold(tmp_path: Path) -> Path:
+    """As long as this file is there no scan of `steady` comes to its end."""
+    path = tmp_path / "hold"
+    path.touch()
+    return path
+
+
 @pytest.mark.long
-def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path) -> None:
+def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path, hold: Path) -> None:
     """A bar with rate and time left; Ctrl-C ends it with 130, and how to go on; the same command goes on.
 
     On 40 columns no line is wider.
     """
-    child = start("scanned.py:steady", "--again", "--workers", "2", columns=80)
+    child = start("scanned.py:steady", "--again", "--workers", "2", columns=80, SCANNED_HOLD=str(hold))
     child.expect(r"Scanning 400 samples of scanned.py:steady \(Steady\) with 2 workers\.")
     child.expect(r"\d+/400.*\d+/s.*0:\d\d.*[1-7] bad")
     for _ in range(3):  # an impatient user
@@ -187,6 +196,7 @@ def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path) -> None:
     assert "Traceback" not in text
     assert written(own_folder) == {"steady.skipped.jsonl.scan", "steady.skipped.jsonl.new"}
 
+    hold.unlink()
     child = start("scanned.py:steady", "--workers", "2", columns=40)
     text = ended(child)
     assert child.exitstatus == 1, text
@@ -201,14 +211,16 @@ def test_interrupted_in_a_terminal_it_is_continued(own_folder: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ended_from_outside_it_is_continued(number: signal.Signals, own_folder: Path, tmp_path: Path) -> None:
+def test_ended_from_outside_it_is_continued(
+    number: signal.Signals, own_folder: Path, hold: Path, tmp_path: Path
+) -> None:
     """SIGTERM ends it with 143; kill -9 at once. No process is left, and the same command goes on."""
     loaded = tmp_path / "loaded"
     child = subprocess.Popen(
         command("scanned.py:steady", "--workers", "2", "--json"),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"SCANNED_FOLDER": str(tmp_path)},
+        env=os.environ | {"SCANNED_FOLDER": str(tmp_path), "SCANNED_HOLD": str(hold)},
     )
     wait_until(lambda: loaded.exists() and loaded.read_text().count("\n") > 150, PATIENCE_S, "150 samples")
     children = [int(pid) for pid in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
@@ -221,6 +233,7 @@ def test_ended_from_outside_it_is_continued(number: signal.Signals, own_folder: 
         assert (data["finished"], data["signal"]) == (False, 15)
     wait_until(lambda: not any(map(is_running, children)), PATIENCE_S, "the end of the supervisor")
     first = loaded.read_text().split()
+    hold.unlink()
     data = figures(scan("scanned.py:steady", "--workers", "2", "--json", SCANNED_FOLDER=str(tmp_path)))
     again = loaded.read_text().split()[len(first) :]
     assert data["scanned_before"] > 0

@@ -352,7 +352,7 @@ def test_a_terminal_shows_how_it_goes_and_then_the_curve(columns: int) -> None:
         child.expect("batches/s")
         child.expect("█")
         child.expect("loader = DataLoader")
-        child.expect("sample_timeout=10")
+        child.expect(r"sample_timeout=\d+")  # 10 as a rule: more where the machine was so busy that a sample took long
         child.expect_exact(child_end())
         child.wait()
     assert child.exitstatus == 0

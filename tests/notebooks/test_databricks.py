@@ -45,7 +45,10 @@ def test_a_rank_that_dies_is_named_at_once(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_rank_that_hangs_is_ended_with_its_stack(method: str) -> None:
-    """Past `timeout`; the message says in which line it was."""
-    for name, shown in run("hangs", method, timeout_s=2.0).items():
+    """Past `timeout`; the message says in which line it was.
+
+    All ranks have that long, and those that do not hang need it: for their way to the queues and the manager.
+    """
+    for name, shown in run("hangs", method, timeout_s=5.0).items():
         assert "caught rank " in shown.shown, name
         assert "process_data" in shown.shown, shown.shown

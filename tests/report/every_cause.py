@@ -28,12 +28,14 @@ from holdfast.records import reader
 from holdfast.records.reader import Run
 from hungry import Hungry, Leaking, Reading
 from places import PLACES, nothing
-from reproducers import REPRODUCERS, SAMPLE_TIMEOUT_S, Reproducer
+from reproducers import REPRODUCERS, Reproducer
 from striking import BAD, BATCH_SIZE, EARLIER, LENGTH, NUM_WORKERS, MoveInit, Strike, StrikeInit, Struck
 from waits import PATIENCE_S
 
 ALONE = ("out of memory",)
 """Causes of the table that need a loader of their own."""
+SAMPLE_TIMEOUT_S = 5.0
+"""Of every sample here, and not only of those that hang: each strikes once, and what takes longer is a hang."""
 
 
 class EachStruck(Dataset[torch.Tensor]):
@@ -172,11 +174,13 @@ def _interrupted() -> None:
                 if loader.incidents:
                     break
                 with contextlib.suppress(_Raised):
-                    signal.setitimer(signal.ITIMER_REAL, 0.002)
-                    if next(iterator, None) is None:
-                        iterator = iter(loader)
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 0.002)
+                        if next(iterator, None) is None:
+                            iterator = iter(loader)
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)  # or it might raise out here, where nobody expects it
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 

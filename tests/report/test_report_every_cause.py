@@ -15,6 +15,7 @@ from holdfast.diagnosis.native.crash_page import can_have_registers
 from holdfast.records.reader import Run
 from holdfast.report.model import report_of
 from holdfast.report.text import text
+from waits import PATIENCE_S
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -59,8 +60,9 @@ def test_every_cause_is_on_the_page(run: Run, tmp_path: Path) -> None:
     told = report_of(run)
     path = report.write(run, tmp_path / "page.html")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * PATIENCE_S)
         page = browser.new_page()
+        page.set_default_timeout(1000 * PATIENCE_S)
         requests: list[str] = []
         complaints: list[str] = []
         page.on("request", lambda made: requests.append(made.url))

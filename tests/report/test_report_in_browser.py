@@ -77,7 +77,9 @@ def nothing_is_left_behind() -> None:
 def chromium() -> Iterator[Any]:
     before = snapshot()
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * OPEN_DEADLINE_S
+        )
         yield browser
         browser.close()
     leaks = leaks_since(before, LEAK_DEADLINE_S)
@@ -92,6 +94,7 @@ def show(chromium: Any, tmp_path: Path) -> Iterator[Any]:
 
     def open_page(run: Run, **options: Any) -> Any:
         context = chromium.new_context(**options)
+        context.set_default_timeout(1000 * OPEN_DEADLINE_S)
         contexts.append(context)
         page = context.new_page()
         one = Opened(page)

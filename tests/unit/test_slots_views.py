@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import gc
+import operator
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
@@ -72,6 +76,30 @@ def test_a_slot_is_free_when_its_last_view_is_gone_and_not_before() -> None:
         assert slot is not pool.acquire()
         views.pop()
     assert slot is pool.acquire()
+    pool.close()
+
+
+class Interrupted(Exception):
+    """Raised by a handler."""
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def test_what_a_signal_handler_raises_while_a_view_goes_is_raised() -> None:
+    """In a finalizer of ours it would be lost, as a Ctrl-C, and the slot with it."""
+    pool = SlotPool(warm_slots=2)
+    slot = pool.acquire()
+    views = [deliver(pool, slot)]
+    send = functools.partial(getattr(ctypes.CDLL(None), "raise"), int(signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(Interrupted):
+            list(map(operator.call, (send, views.clear)))  # all in C: no handler is run before the view goes
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert pool.acquire() is slot
     pool.close()
 
 

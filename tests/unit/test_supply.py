@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,3 +87,35 @@ def test_batches_without_a_length_are_counted() -> None:
     """As torch, which never asks for one."""
     supply = Supply(iter([map(abs, [0, -1]), map(abs, [-2])]), auto_collation=True)
     assert [(list(indices), places) for indices, places in taken(supply)] == [([0, 1], (0,)), ([2], (2,))]
+
+
+class Interrupted(Exception):
+    """Raised by a handler."""
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+class Interrupting:
+    """An index with which a signal comes, the first time it is pickled."""
+
+    def __init__(self) -> None:
+        self.signals = [signal.SIGUSR1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        while self.signals:
+            signal.raise_signal(self.signals.pop())
+        return int, (7,)
+
+
+def test_what_a_signal_handler_raises_while_indices_are_pickled_is_raised() -> None:
+    """It is none of the sampler's: they are not taken for indices that need another pickler. They come next time."""
+    supply = Supply(iter([[Interrupting()]]), auto_collation=True)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(Interrupted):
+            supply.peek()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert taken(supply) == [([7], (0,))]

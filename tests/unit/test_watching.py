@@ -227,7 +227,11 @@ def stacks() -> Iterator[int]:
 
 
 def take_stack(pidfd: int, file: int) -> str:
-    request, answers = StackRequest(pidfd, file), [""]
+    return the_answer(StackRequest(pidfd, file))
+
+
+def the_answer(request: StackRequest) -> str:
+    answers = [""]
 
     def is_answered() -> bool:
         answer = request.answer()
@@ -279,6 +283,20 @@ def test_of_a_child_that_writes_nothing_there_is_no_stack_and_no_long_wait(stack
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
         os.waitid(os.P_PIDFD, pidfd, os.WSTOPPED | os.WNOWAIT)
         assert take_stack(pidfd, stacks) == ""
+
+
+def test_who_was_held_up_himself_does_not_give_up(stacks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the whole machine stood still: by the clock there was time to answer, but none to run in."""
+    clock, stood_still_s = watching.time.monotonic, [0.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock() + stood_still_s[0])
+    with child(DUMPS.replace("FD", str(stacks)), stacks) as pidfd:
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        os.waitid(os.P_PIDFD, pidfd, os.WSTOPPED | os.WNOWAIT)
+        request = StackRequest(pidfd, stacks)
+        stood_still_s[0] = 3600.0
+        assert request.answer() is None
+        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+        assert "most recent call first" in the_answer(request)
 
 
 def test_of_a_long_stack_the_end_is_taken(stacks: int) -> None:

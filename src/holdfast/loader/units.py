@@ -11,6 +11,7 @@ from typing import Any
 
 import cloudpickle
 
+from holdfast.loader.interrupts import came_from_handler
 from holdfast.transport.slots import SlotPool
 from holdfast.workers.backend import WorkerBackend
 from holdfast.workers.in_flight import InFlight, Sent
@@ -127,5 +128,7 @@ def dump_indices(indices: Any) -> bytes:
     """Pickle what the sampler gave."""
     try:
         return pickle.dumps(indices, protocol=5)
-    except Exception:
+    except Exception as error:
+        if came_from_handler(error):
+            raise
         return bytes(cloudpickle.dumps(indices, protocol=5))

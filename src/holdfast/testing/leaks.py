@@ -41,8 +41,6 @@ _UNLINKED = " (deleted)"  # how the kernel shows a file that has lost its name, 
 _PAUSE_S = (0.001, 0.05)
 _STACK_TOOL_DEADLINE_S = 10.0
 
-ProcessKey = tuple[int, float]
-"""pid and start time: a pid alone is used again."""
 DescriptorKey = tuple[int, str, int]
 """Number, target and inode: the number alone is used again at once."""
 ThreadKey = tuple[int, int]
@@ -53,7 +51,8 @@ ThreadKey = tuple[int, int]
 class Snapshot:
     """What there was at one moment."""
 
-    processes: frozenset[ProcessKey]
+    processes: frozenset[psutil.Process]
+    """Equal by pid and start, counted from that of the machine: a pid alone is used again, and a clock may be set."""
     descriptors: frozenset[DescriptorKey]
     shm_names: frozenset[str]
     threads: frozenset[ThreadKey]
@@ -119,7 +118,7 @@ class Leaks:
 def snapshot() -> Snapshot:
     """What this process has now."""
     return Snapshot(
-        processes=frozenset(map(_process_key, (*_descendants(), *_orphans()))),
+        processes=frozenset((*_descendants(), *_orphans())),
         descriptors=frozenset(_descriptors()),
         shm_names=frozenset(_shm_names()),
         threads=frozenset(map(_thread_key, _threads())),
@@ -170,7 +169,7 @@ def _describe_new(before: Snapshot, names: set[str]) -> Leaks:
 
 
 def _new_processes(before: Snapshot) -> list[psutil.Process]:
-    return [process for process in (*_descendants(), *_orphans()) if _process_key(process) not in before.processes]
+    return [process for process in (*_descendants(), *_orphans()) if process not in before.processes]
 
 
 def _new_descriptors(before: Snapshot) -> list[DescriptorKey]:
@@ -182,10 +181,6 @@ def _new_threads(before: Snapshot) -> list[threading.Thread]:
 
 
 # --- processes ----------------------------------------------------------------------------------------------------
-
-
-def _process_key(process: psutil.Process) -> ProcessKey:
-    return process.pid, process.create_time()
 
 
 def _descendants() -> list[psutil.Process]:

@@ -11,7 +11,9 @@ Invariants:
   while its storage lives on after `share_memory_()` or a send through a queue took the buffer away from under a numpy
   view (a weak reference to the storage), not while a process forked with it may read it (`forks.py`).
 - A user who keeps every batch makes the pool grow; nothing ever waits for a slot.
-- The finalizer of a view may run in any thread, inside the collector, or in a forked child: it appends to a deque.
+- The finalizer of a view may run in any thread, inside the collector, or in a forked child: it appends to a deque. No
+  code of Python's runs there until close(): a signal handler could raise in it, and what a finalizer raises is lost,
+  such as a Ctrl-C, and with it the slot.
 - Memory that nobody needs is given back: tails beyond what batches need now, slots beyond those in circulation, and
   the dead parts of slots of which the user keeps only some tensors.
 
@@ -21,6 +23,7 @@ Runs in: main process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import weakref
@@ -126,6 +129,7 @@ class SlotPool:
         self._guarded: list[Slot] = []  # free, but a forked child may still read them
         self._lingering: list[ViewRef] = []  # buffer gone, storage alive
         self._returned: deque[ViewRef] = deque()
+        self._on_gone = functools.partial(self._returned.append)
         self._collecting = threading.Lock()
         self._closed = False
         self.dropped_segments: list[int] = []  # numbers that workers may forget; whoever tells them clears the list
@@ -221,11 +225,11 @@ class SlotPool:
         finally:
             self._collecting.release()
 
-    def _on_gone(self, ref: ViewRef) -> None:
-        # Runs anywhere, any time, also in the middle of the methods above: only appends. After close() nobody
-        # collects any more, so the memory is given back here, with one system call.
+    def _on_gone_after_close(self, ref: ViewRef) -> None:
+        # Runs anywhere, any time, also in the middle of the methods above. Nobody collects any more, so the memory is
+        # given back here, with one system call.
         self._returned.append(ref)
-        if self._closed and os.getpid() == self._owner_pid:
+        if os.getpid() == self._owner_pid:
             self.collect()
 
     def _on_storage_gone(self, _: object) -> None:
@@ -347,6 +351,8 @@ class SlotPool:
     def close(self) -> None:
         """No more batches: give back all but what the user still holds. Later releases give back at once."""
         self._closed = True
+        # The one callback of all views, of those that are out, too.
+        self._on_gone.__setstate__((self._on_gone_after_close, (), {}, {}))  # type: ignore[attr-defined]
         self.collect()
         warm, self._warm = self._warm, []
         for slot in warm:

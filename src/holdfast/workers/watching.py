@@ -30,6 +30,7 @@ _ENDING_GRACE_S = 3.0
 _STACK_WITHIN_S = 0.2
 _STACK_SETTLES_S = 0.05  # it writes no more: on a busy machine it may be interrupted for some time in between
 _STACK_WRITTEN_WITHIN_S = 1.0
+_STACK_TICK_S = 0.02
 _LONGEST_STACK = 32 * 1024  # bytes: it travels in one message, and a hundred threads have more to tell
 _AT_REST = (Phase.IDLE, Phase.HAND_OVER)
 _WATCHED = (Phase.FETCH, Phase.COLLATE, Phase.SEND, Phase.REPLAY)
@@ -196,14 +197,16 @@ class StopWatch:
 class StackRequest:
     """Asks a worker that is about to be ended for its Python stacks, which it writes to a file.
 
-    The signal also interrupts C calls, so it is sent only when the end is decided.
+    The signal also interrupts C calls, so it is sent only when the end is decided. Who asks looks again and again: when
+    the machine stood still for a while, or was busy, the worker has had no time to answer either.
     """
 
     def __init__(self, pidfd: int, file: int) -> None:
         self._file = file
         self._start = self._size = os.fstat(file).st_size
-        self._grew_s = time.monotonic()
-        self._asked_s, self._within_s = self._grew_s, _STACK_WITHIN_S
+        self._looked_s = time.monotonic()
+        self._same_s = self._waited_s = 0.0  # since it grew, and since it was asked
+        self._within_s = _STACK_WITHIN_S
         try:
             signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
         except ProcessLookupError:
@@ -212,10 +215,12 @@ class StackRequest:
     def answer(self) -> str | None:
         """Empty if it writes nothing; None: that is not known yet."""
         now, size = time.monotonic(), os.fstat(self._file).st_size
+        elapsed_s, self._looked_s = min(now - self._looked_s, _STACK_TICK_S), now
+        self._waited_s, self._same_s = self._waited_s + elapsed_s, self._same_s + elapsed_s
         if size != self._size:
-            self._size, self._grew_s, self._within_s = size, now, _STACK_WRITTEN_WITHIN_S
-        is_written = size > self._start and now - self._grew_s >= _STACK_SETTLES_S
-        if not is_written and now - self._asked_s < self._within_s:
+            self._size, self._same_s, self._within_s = size, 0.0, _STACK_WRITTEN_WITHIN_S
+        is_written = size > self._start and self._same_s >= _STACK_SETTLES_S
+        if not is_written and self._waited_s < self._within_s:
             return None
         start = max(self._start, size - _LONGEST_STACK)  # the main thread comes last
         return os.pread(self._file, size - start, start).decode(errors="replace")
