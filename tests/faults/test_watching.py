@@ -218,7 +218,7 @@ def test_a_stop_is_no_hang_though_the_time_for_a_sample_is_shorter_than_the_grac
 ) -> None:
     """Nobody's sample is to blame: it is loaded again, and skipped by no one."""
     dataset = Struck(Fault("SIGSTOP", True, tmp_path / "struck", os.getpid()))
-    options: dict[str, Any] = {"max_retries": 0, "sample_timeout": 0.3, "backend": backend}
+    options: dict[str, Any] = {"max_retries": 0, "sample_timeout": 0.8, "backend": backend}
     with DataLoader(dataset, 2, num_workers=2, on_error="skip", **options) as loader:
         assert flat(loader) == list(range(LENGTH))
         assert ["stopped" in incident.cause for incident in loader.incidents] == [True]
