@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 MB = 1 << 20
 KEPT: list[Any] = []
 """By this process."""
+_FOR_A_MAPPING = 33 * MB  # the heap is never made larger for so much at once
 _SEEN_S = 0.5  # for how long memory is held that a supervisor is to see, which looks five times a second
 
 
@@ -29,6 +30,28 @@ def give_back_gaps() -> None:
     and how large they are depends on what the process of the tests has run before.
     """
     ctypes.CDLL(None).malloc_trim(0)
+
+
+class Filling(list[np.ndarray[Any, Any]]):
+    """Of the gaps of one process, and of those that are forked while it is kept. It does not travel to others."""
+
+    def __reduce__(self) -> Any:
+        return Filling, ()
+
+
+def fill_gaps() -> Filling:
+    """Blocks that lie in the large gaps of this process's heap, for as long as they are kept.
+
+    What is asked for comes from a gap if one is large enough. The kernel counted that long ago, and refuses nothing;
+    and once it is freed it stays with the process. Where there is no gap, what is larger than 32 MB is always a mapping
+    of its own, which comes and goes.
+    """
+    end_of_heap = ctypes.CDLL(None).sbrk
+    end_of_heap.restype, end_of_heap.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t]
+    blocks = Filling()
+    while (block := np.empty(_FOR_A_MAPPING, dtype=np.uint8)).ctypes.data < end_of_heap(0):
+        blocks.append(block)
+    return blocks
 
 
 def new_pages(nbytes: int) -> np.ndarray[Any, Any]:
@@ -43,6 +66,7 @@ class Hungry(Dataset[torch.Tensor]):
 
     def __init__(self, length: int, taken_mb: int, first: int = 0, held_s: float = 0.15) -> None:
         self.length, self.taken_mb, self.first, self.held_s = length, taken_mb, first, held_s
+        self.filling = fill_gaps()
 
     def __len__(self) -> int:
         return self.length
@@ -107,6 +131,7 @@ class Keeping(Dataset[torch.Tensor]):
 
     def __init__(self, length: int, kept_mb: int) -> None:
         self.length, self.kept_mb = length, kept_mb
+        self.filling = fill_gaps()
 
     def __len__(self) -> int:
         return self.length
@@ -143,12 +168,14 @@ class KeepingStream(IterableDataset[torch.Tensor]):
 
 
 class DyingStream(IterableDataset[torch.Tensor]):
-    """Element 3 of the first worker ends it, once. Who runs the stream again after that takes `taken_mb` for each; the
-    other workers keep `kept_mb`.
+    """Element 3 of the first worker ends it, once. Who runs the stream again after that takes `taken_mb` for each, for
+    `held_s`; the other workers keep `kept_mb`.
     """
 
-    def __init__(self, length: int, taken_mb: int, kept_mb: int, marker: Path) -> None:
+    def __init__(self, length: int, taken_mb: int, kept_mb: int, marker: Path, held_s: float = _SEEN_S) -> None:
         self.length, self.taken_mb, self.kept_mb, self.marker = length, taken_mb, kept_mb, marker
+        self.held_s = held_s
+        self.filling = fill_gaps()
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         info = get_worker_info()
@@ -161,7 +188,7 @@ class DyingStream(IterableDataset[torch.Tensor]):
                 self.marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             scratch = np.ones((self.taken_mb if is_again else 1) * MB, dtype=np.uint8)
-            time.sleep(_SEEN_S if is_again else 0.01)
+            time.sleep(self.held_s if is_again else 0.01)
             assert scratch[-1]
             del scratch  # before the next is made, or there would be two
             yield torch.tensor([index])

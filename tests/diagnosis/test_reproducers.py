@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,30 +179,42 @@ class Raised(Exception):
     """By the handler."""
 
 
-def raise_it(number: int, frame: object) -> None:
-    raise Raised
+LATE = 5
 
 
-class Slow(Dataset[int]):
-    """Every sample takes a while, so that next() has to wait."""
+class Late(Dataset[int]):
+    """One sample comes only when the file is there."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
 
     def __len__(self) -> int:
         return 24
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(0.02)
+        while index == LATE and not self.file.exists():
+            time.sleep(0.005)
         return index
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_signal_handler_that_raises_kills_no_supervisor(method: str) -> None:
+def test_a_signal_handler_that_raises_kills_no_supervisor(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing was killed, and the portable backend has no supervisor at all; every sample comes once."""
     context = None if method == "portable" else method
     backend = "portable" if method == "portable" else None
-    before = signal.signal(signal.SIGALRM, raise_it)
+    raised, waits = tmp_path / "raised", threading.Event()
+
+    def raise_once(*_: object) -> None:
+        if waits.is_set() and not raised.exists():
+            raised.touch()
+            raise Raised
+
+    before = signal.signal(signal.SIGALRM, raise_once)
     try:
-        with DataLoader(Slow(), 1, num_workers=2, multiprocessing_context=context, backend=backend) as loader:
-            found = interrupted_epoch(loader)
+        with DataLoader(Late(raised), 1, num_workers=2, multiprocessing_context=context, backend=backend) as loader:
+            found = interrupted_epoch(loader, waits, monkeypatch)
             incident = loader.incidents[-1]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -212,21 +225,22 @@ def test_a_signal_handler_that_raises_kills_no_supervisor(method: str) -> None:
     check_words(INTERRUPTED, text_of(None, incident))
 
 
-def interrupted_epoch(loader: DataLoader[Any]) -> list[int]:
-    """All samples, with an exception of the handler in between, at least once inside next()."""
-    iterator, found = iter(loader), []
-    found.append(int(next(iterator)))
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
-    while True:
-        try:
-            batch = next(iterator, None)
-        except Raised:
-            continue
-        if batch is None:
-            return found
-        found.append(int(batch))
-        if not loader.incidents:
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
+def interrupted_epoch(loader: DataLoader[Any], waits: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """All samples, with an exception of the handler in between: inside next(), which waits for the one that is late."""
+    iterator: Any = iter(loader)
+    found = [int(next(iterator)) for _ in range(LATE)]
+    wait = iterator._backend.wait
+
+    def say_and_wait(timeout_s: float) -> object:
+        waits.set()
+        return wait(timeout_s)
+
+    monkeypatch.setattr(iterator._backend, "wait", say_and_wait)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    with pytest.raises(Raised):
+        next(iterator)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return found + [int(batch) for batch in iterator]
 
 
 # -- the table itself --------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_an_iterable_is_run_again_alone_if_there_was_no_memory_for_it(method: st
 
 def test_an_iterable_that_cannot_be_run_again_even_alone_ends_with_the_numbers(tmp_path: Path) -> None:
     """And the other worker goes on."""
-    dataset = DyingStream(LENGTH, 500, 1, tmp_path / "has died")
+    dataset = DyingStream(LENGTH, 500, 1, tmp_path / "has died", ENDED_BEFORE_S)
     found: list[int] = []
     with DataLoader(dataset, 1, num_workers=2, memory_budget="200MB", max_restarts=1) as loader:
         iterator = iter(loader)

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from helpers import stay
 from holdfast import DataLoader
-from hungry import KEPT, MB, LeakingPages, new_pages
+from hungry import KEPT, MB, LeakingPages, fill_gaps, new_pages
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -54,6 +54,9 @@ def test_with_raise_nothing_is_raised_for_what_a_worker_keeps() -> None:
 
 class CachingWithOneLarge(Dataset[torch.Tensor]):
     """A worker keeps 110 MB from its first sample on. Sample 5 needs 185 MB, sample 9 more than there is."""
+
+    def __init__(self) -> None:
+        self.filling = fill_gaps()  # a forked worker would find room in what it inherits
 
     def __len__(self) -> int:
         return 12

@@ -56,6 +56,7 @@ def test_a_worker_that_hangs_is_seen_with_its_sample(backend: str, tmp_path: Pat
         before_s = worker.since_s
         assert before_s is not None
         wait_until(lambda: (one := stuck()) is not None and (one.since_s or 0) > before_s + 0.2, PATIENCE_S, "its time")
+        wait_until(lambda: (one := seen()) is not None and one.batches == 5, PATIENCE_S, "all batches before it")
         now = seen()
         assert now is not None
         assert (now.is_fresh, now.batches, now.samples, now.restarts, now.skipped) == (True, 5, 20, 0, 0)

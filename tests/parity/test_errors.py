@@ -145,13 +145,16 @@ def test_a_failure_in_the_main_process_has_the_same_type_and_text(scenario: Scen
             on_error=lambda loader: loader.dataset.gate.set(),
         )
         for name, closed, timeout, arguments in (
-            ("first sample", 0, 1, {}),
-            ("a later sample", 4, 0.5, {"batch_size": 2}),
-            ("with custom collate", 1, 0.5, {"collate_fn": as_list}),
+            ("first sample", 0, 2, {}),
+            ("a later sample", 4, 2, {"batch_size": 2}),
+            ("with custom collate", 1, 2, {"collate_fn": as_list}),
         )
     ],
     ids=lambda scenario: scenario.id,
 )
 def test_a_timeout_has_the_same_type_and_text_and_the_late_batch_still_comes(scenario: Scenario) -> None:
-    """RuntimeError('DataLoader timed out after 1 seconds'); once the sample arrives, nothing is missing."""
+    """RuntimeError('DataLoader timed out after 2 seconds'); once the sample arrives, nothing is missing.
+
+    (So long, because all other batches are to come in time, the first with its workers' start, on a busy machine too.)
+    """
     assert_parity(scenario)

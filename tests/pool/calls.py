@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import holdfast
+from hungry import fill_gaps
 from waits import PATIENCE_S, wait_until
 
 METHODS = ("fork", "spawn", "forkserver", "portable")
@@ -156,7 +157,8 @@ def keep(value: Any) -> list[float]:
 
 
 def keep_bytes(nbytes: int) -> int:
-    """In this worker, for good."""
+    """In this worker, for good, and not where its heap has room already."""
+    _kept.extend(fill_gaps())
     _kept.append(np.ones(nbytes, dtype=np.uint8))
     return os.getpid()
 

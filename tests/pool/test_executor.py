@@ -22,6 +22,7 @@ import holdfast
 from calls import METHODS, ours
 from helpers import run_program
 from holdfast import ProcessPoolExecutor, WorkerCrashed, WorkerTimeout
+from hungry import fill_gaps
 from waits import CLOSE_DEADLINE_S, PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(150)
@@ -163,7 +164,10 @@ def test_a_call_over_its_own_memory_limit_in_shared_memory_is_ended() -> None:
 
 
 def take_memory(nbytes: int) -> int:
-    return int(np.ones(nbytes, dtype=np.uint8).sum())
+    filling = fill_gaps()  # so that what it takes is new to the kernel
+    total = int(np.ones(nbytes, dtype=np.uint8).sum())
+    del filling
+    return total
 
 
 def take_shared_memory(nbytes: int) -> None:
