@@ -11,6 +11,7 @@ itself when the pool is shut down, or is garbage, and nothing is left to be done
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
@@ -214,7 +215,9 @@ class Dispatcher:
             try:
                 self._calls.send(task, worker_id)
             except Exception as error:
-                task.future.set_exception(accounts.of_refusal(error))
+                self._record.counters.samples += 1
+                refusal = accounts.of_refusal(error)
+                self._due.append((task, functools.partial(self._tell_transfer, task, refusal, "sending")))
             else:
                 self._assignment.sent(worker_id, task, now_s)
 
@@ -252,7 +255,7 @@ class Dispatcher:
         if isinstance(what, Returned):
             task.future.set_result(what.value)
         elif isinstance(what, Failed):
-            self._fail(task, what.error.with_traceback(None))
+            self._due.append((task, lambda: self._tell_transfer(task, what.error, "receiving what came of")))
         elif _is_of_start(what.failure):
             self._pending.appendleft(task)
             self._fatal = rebuild(what.failure)
@@ -264,6 +267,12 @@ class Dispatcher:
         if incident is not None:
             self._record.note(incident)
         self._fail(task, error)
+
+    def _tell_transfer(self, task: Task, error: BaseException, doing: str) -> None:
+        incident = self._accounts.of_transfer(error, task, doing)
+        if incident is not None:
+            self._record.note(incident)
+        self._fail(task, error.with_traceback(None))
 
     def _fail(self, task: Task, error: BaseException | None) -> None:
         self._record.counters.skipped += 1
