@@ -459,6 +459,16 @@ def test_a_script_that_ends_finishes_what_it_submitted() -> None:
     assert run_program("stay_in_pool.py", "fork", "idle", "exit") == "ready\n"
 
 
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_a_process_that_a_call_forks_is_not_the_worker(method: str) -> None:
+    """Whether it returns, raises or leaves: it ends with the status that says so, and what it says is no result."""
+    with ours(method)(1) as pool:
+        for how, status in {"returns": 0, "raises": 1, "exits": 5}.items():
+            forked = pool.submit(calls.fork_and_come_back, how).result(PATIENCE_S)
+            assert forked == ("of the worker", status)
+        assert pool.submit(calls.square, 3).result(PATIENCE_S) == 9
+
+
 def test_pools_can_be_nested() -> None:
     """Workers may have children: a pool of theirs, too."""
     with ProcessPoolExecutor(1) as pool:
