@@ -143,8 +143,8 @@ class Dispatcher:
             if error.incident is not None:
                 self._note(error.incident)
             self._break(error)
-        except BaseException as error:  # a bug of ours: nobody is to wait for ever
-            self._break(error)
+        except BaseException as error:  # a bug of ours, or a callback that leaves: nobody is to wait for ever
+            self._break(error, "the thread of this pool")
             raise
         finally:
             self._tell_due()
@@ -337,15 +337,15 @@ class Dispatcher:
         self.incidents.add(incident)
         self._record.note(incident)
 
-    def _break(self, error: BaseException) -> None:
+    def _break(self, error: BaseException, who: str = "the initializer") -> None:
         """No worker can be had: everything that waits fails, and whatever is asked for later."""
         with self._lock:
-            self.broken = broken_by(error)
+            self.broken = broken_by(error, who)
             waiting, self._pending = self._pending, deque()
         for task in (*waiting, *self._calls.under_way()):
             assert isinstance(task, Task)
             if task.has_begun or task.future.set_running_or_notify_cancel():
-                task.future.set_exception(broken_by(error))
+                task.future.set_exception(broken_by(error, who))
 
 
 def _is_of_start(failure: Failure) -> bool:
