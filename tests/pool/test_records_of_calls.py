@@ -115,13 +115,19 @@ def give_back(item: Any) -> Any:
     return item
 
 
-def test_a_pool_that_is_broken_says_why() -> None:
-    """An initializer that dies."""
-    with holdfast.ProcessPoolExecutor(1, FORK, calls.die_in_initializer) as pool:
+@pytest.mark.parametrize(
+    ("initializer", "summary"),
+    [(calls.die_in_initializer, "exited with status 4"), (calls.initialize_badly, "raised OSError: no such device")],
+)
+def test_a_pool_that_is_broken_says_why(initializer: Any, summary: str) -> None:
+    """An initializer that dies, and one that raises."""
+    with holdfast.ProcessPoolExecutor(2, FORK, initializer) as pool:
         error = pool.submit(calls.square, 1).exception()
     assert isinstance(error, holdfast.WorkerInitError)
     run = the_run()
-    assert [incident["done"] for incident in run.incidents] == ["raised"]
+    assert [(incident["summary"], incident["done"]) for incident in run.incidents] == [(summary, "raised")]
+    assert error.incident is not None
+    assert error.incident.id == f"{run.id}.1"
     assert run.end is not None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures.process import BrokenProcessPool
 
 from holdfast.errors import WorkerError, WorkerInitError
+from holdfast.incident import Incident
 
 
 class BrokenPool(WorkerInitError, BrokenProcessPool):
@@ -21,5 +22,7 @@ def broken_by(error: BaseException, who: str = "the initializer") -> BrokenPool:
         broken.incident = error.incident
     else:
         broken = BrokenPool(f"{who} raised {type(error).__name__}: {error}")
+        incident = getattr(error, "incident", None)
+        broken.incident = incident if isinstance(incident, Incident) else None
     broken.__cause__ = error
     return broken

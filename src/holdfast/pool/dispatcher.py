@@ -29,7 +29,7 @@ from holdfast.pool.task import Task
 from holdfast.workers import barriers
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.calls import Calls, Failed, Happening, Lost, Raised, Returned, TakenBack
-from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.failures import Failure
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 from holdfast.workers.run import RunOfCalls
@@ -258,7 +258,7 @@ class Dispatcher:
             self._due.append((task, lambda: self._tell_transfer(task, what.error, "receiving what came of")))
         elif _is_of_start(what.failure):
             self._pending.appendleft(task)
-            self._fatal = rebuild(what.failure)
+            self._fatal = self._fatal or self._noted(*self._accounts.of_start(what.failure))
         else:
             self._due.append((task, lambda: self._tell(task, what)))
 
@@ -329,7 +329,7 @@ class Dispatcher:
         if window.is_exceeded_by_death_at(time.monotonic()):
             self._fatal = self._noted(*self._accounts.of_too_many(loss, self._max_restarts))
 
-    def _noted(self, incident: Incident, error: WorkerError) -> WorkerError:
+    def _noted(self, incident: Incident, error: BaseException) -> BaseException:
         self._note(incident)
         return error
 
