@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from threadpoolctl import ThreadpoolController
 from torch.utils.data import Dataset
 
 from helpers import START_METHODS
-from holdfast import DataLoader
+from holdfast import DataLoader, ProcessPoolExecutor, spawn
+from waits import PATIENCE_S
 
 METHODS = (*START_METHODS, "portable")
 NATIVE = 4
@@ -60,6 +62,28 @@ def test_a_worker_starts_with_one_thread(method: str, monkeypatch: pytest.Monkey
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for in_torch, blas, _ in readings(method):
         assert (in_torch, blas) == (1, 1)
+
+
+@pytest.mark.usefixtures("many_here")
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_of_a_pool_starts_with_one_thread(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of a loader."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    context = None if method == "portable" else multiprocessing.get_context(method)
+    with ProcessPoolExecutor(1, context, backend="portable" if context is None else None) as pool:
+        assert pool.submit(Threads().__getitem__, 0).result(PATIENCE_S)[:2] == [1, 1]
+
+
+def write_blas_threads(rank: int, path: Path) -> None:
+    path.write_text(str(Threads()[rank][1]))
+
+
+@pytest.mark.usefixtures("many_here")
+def test_a_rank_keeps_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the program itself: as many of the BLAS as this process, of which it is a fork."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    spawn(write_blas_threads, (tmp_path / "threads",), start_method="fork")
+    assert (tmp_path / "threads").read_text() == str(NATIVE)
 
 
 @pytest.mark.usefixtures("many_here")

@@ -129,6 +129,18 @@ def start_child(rank: int, directory: str, then: str) -> None:
         time.sleep(600)
 
 
+def fork_and_come_back(rank: int, directory: str, how: str) -> None:
+    """In two processes, of which the one that was forked is no rank."""
+    child = os.fork()
+    if child == 0:
+        if how == "raises":
+            raise ValueError("of the fork")
+        if how == "exits":
+            sys.exit(5)
+        return
+    note(rank, directory, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
 def load(rank: int, directory: str) -> None:
     """A loader with workers, inside a rank."""
     from holdfast import DataLoader

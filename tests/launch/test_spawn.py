@@ -98,6 +98,14 @@ def test_a_rank_may_have_a_loader_with_workers(method: str, tmp_path: Path) -> N
     assert ranks.notes(tmp_path) == {0: ["[0, 4]"], 1: ["[0, 4]"]}
 
 
+@pytest.mark.parametrize(("how_it_ends", "status"), [("returns", 0), ("raises", 1), ("exits", 5)])
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_what_a_rank_has_forked_is_no_rank(method: str, how_it_ends: str, status: int, tmp_path: Path) -> None:
+    """As with torch: how it ends is the rank's business, and of nobody else."""
+    holdfast.spawn(ranks.fork_and_come_back, (str(tmp_path), how_it_ends), nprocs=2, **how(method))
+    assert ranks.notes(tmp_path) == {0: [str(status)], 1: [str(status)]}
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_rank_is_no_worker_of_a_loader(method: str, tmp_path: Path) -> None:
     """It keeps torch's threads and the scheduling of its parent, and is a worker to nobody."""

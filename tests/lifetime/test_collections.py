@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import multiprocessing
 import resource
 import weakref
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import Dataset
 
-from holdfast import DataLoader
+from holdfast import DataLoader, ProcessPoolExecutor
 
 METHODS = ("fork", "forkserver", "spawn", "portable")
 
@@ -37,6 +41,47 @@ class Collecting(Dataset[torch.Tensor]):
         touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
         was_found = was_found and cycle() is None
         return torch.tensor([gc.isenabled(), was_found, gc.get_freeze_count(), len(gc.get_objects()), touched])
+
+
+@pytest.fixture
+def not_collecting() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("not_collecting")
+def test_a_forked_worker_collects_as_its_main_process_does() -> None:
+    """It is off there if the user had turned it off here, as with torch."""
+    for make in (DataLoader, torch.utils.data.DataLoader):
+        loader = make(Collecting(), None, num_workers=1, multiprocessing_context="fork")
+        (found,) = loader
+        assert not found[0], make
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        assert not pool.submit(gc.isenabled).result()
+
+
+DOES_NOT_COLLECT = """
+import gc
+
+gc.disable()
+
+
+def collects():
+    return gc.isenabled()
+"""
+
+
+def test_a_new_interpreter_collects_unless_a_module_of_the_users_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody of ours had turned it off there, so nobody turns it on."""
+    (tmp_path / "does_not_collect.py").write_text(DOES_NOT_COLLECT)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("does_not_collect")
+    gc.enable()
+    with ProcessPoolExecutor(1, backend="portable") as pool:
+        assert not pool.submit(module.collects).result()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -7,13 +7,17 @@ import pytest
 from helpers import START_METHODS
 from prompts import PROMPTS, run_typed
 
-METHODS = (*START_METHODS, "portable")
-
-# Every prompt with the method that sends most, every method with one of them. One at once, the others with `make more`.
+# Every prompt with every start method, one with the portable backend too. One at once, the others with `make more`.
+FIRST = ("python -", "fork")
 KINDS = [
-    ("python -", "fork"),
-    *(pytest.param("python -", method, marks=pytest.mark.long) for method in METHODS[1:]),
-    *(pytest.param(prompt, "spawn", marks=pytest.mark.long) for prompt in PROMPTS if prompt != "python -"),
+    FIRST,
+    pytest.param("python -", "portable", marks=pytest.mark.long),
+    *(
+        pytest.param(prompt, method, marks=pytest.mark.long)
+        for prompt in PROMPTS
+        for method in START_METHODS
+        if (prompt, method) != FIRST
+    ),
 ]
 
 # A blank line ends a definition at a prompt; there is none within.

@@ -174,6 +174,18 @@ def child_of_worker() -> int:
         return pool.apply(square, (7,))
 
 
+def fork_and_come_back(how: str) -> tuple[str, int]:
+    """In two processes: in the one that was forked, too, unless it leaves in another way."""
+    child = os.fork()
+    if child == 0:
+        if how == "raises":
+            raise ValueError("of the fork")
+        if how == "exits":
+            sys.exit(5)
+        return "of the fork", 0
+    return "of the worker", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def nested(number: int) -> list[int]:
     with holdfast.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return list(pool.map(square, range(number)))

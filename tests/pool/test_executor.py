@@ -5,10 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import gc
+import multiprocessing
 import os
 import signal
 import sys
 import time
+import weakref
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,17 @@ def test_a_call_past_its_timeout_is_ended() -> None:
         assert (pool.submit(calls.square, 5).result(PATIENCE_S), pool.restarts) == (25, 1)
 
 
+def test_a_call_past_its_timeout_is_retried(tmp_path: Path) -> None:
+    """As one that cost its worker in another way; each attempt has all of the time."""
+    with ProcessPoolExecutor(1) as pool:
+        patient = pool.options(timeout=0.5, max_retries=1)
+        assert patient.submit(calls.die_once, tmp_path / "mark", "hang").result(PATIENCE_S) == "survived"
+        error = patient.submit(calls.die, "hang").exception(PATIENCE_S)
+        assert isinstance(error, WorkerTimeout)
+        assert "attempt 2 of 2" in str(error)
+        assert [incident.done for incident in pool.incidents] == ["retried", "retried", "raised"]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_options_are_for_the_calls_that_are_made_through_them(method: str) -> None:
     """A shorter timeout, a longer one, none at all; the pool's own stays what it was."""
@@ -161,6 +174,26 @@ def test_a_call_over_its_own_memory_limit_in_shared_memory_is_ended() -> None:
         assert error.incident is not None
         assert error.incident.cause == "over memory_limit"
         assert pool.submit(calls.square, 2).result(PATIENCE_S) == 4
+
+
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_one_call_may_be_without_the_pools_memory_limit(method: str) -> None:
+    """As one may be without its timeout. The next call of the same worker has the limit again."""
+    with ours(method)(1, memory_limit="200MB") as pool:
+        assert isinstance(pool, ProcessPoolExecutor)
+        free = pool.options(memory_limit=None)
+        assert free.submit(take_memory_for_a_while, 500_000_000).result(PATIENCE_S) == 500_000_000
+        error = pool.submit(take_memory, 500_000_000).exception(PATIENCE_S)
+        assert isinstance(error, MemoryError)
+        assert "over memory_limit (200 MB)" in error.incident.summary  # type: ignore[attr-defined]
+        assert pool.restarts == 0
+
+
+def take_memory_for_a_while(nbytes: int) -> int:
+    """Longer than it takes to be seen from outside."""
+    memory = np.ones(nbytes, dtype=np.uint8)
+    time.sleep(1.5)
+    return int(memory.sum())
 
 
 def take_memory(nbytes: int) -> int:
@@ -401,9 +434,43 @@ def test_a_pool_belongs_to_its_process() -> None:
         assert pool.submit(calls.square, 3).result(PATIENCE_S) == 9
 
 
+_own_pool: list[ProcessPoolExecutor] = []
+
+
+def use_own_pool() -> str:
+    """In a worker that was forked by the very call that started the pool."""
+    (pool,) = _own_pool
+    pool.shutdown()
+    with pytest.raises(RuntimeError) as refused:
+        pool.submit(calls.square, 3)
+    return str(refused.value)
+
+
+def test_a_pool_cannot_be_used_by_its_own_workers() -> None:
+    """Who forks them has the pool's lock: they are told all the same, and do not wait for it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), timeout=PATIENCE_S) as pool:
+        _own_pool.append(pool)
+        try:
+            said = pool.submit(use_own_pool).result(2 * PATIENCE_S)
+        finally:
+            _own_pool.clear()
+        assert "belongs to the process it was made in" in said
+        assert pool.submit(calls.square, 3).result(PATIENCE_S) == 9
+
+
 def test_a_script_that_ends_finishes_what_it_submitted() -> None:
     """As with the standard library's pool; and the program ends."""
     assert run_program("stay_in_pool.py", "fork", "idle", "exit") == "ready\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "portable"])
+def test_a_process_that_a_call_forks_is_not_the_worker(method: str) -> None:
+    """Whether it returns, raises or leaves: it ends with the status that says so, and what it says is no result."""
+    with ours(method)(1) as pool:
+        for how, status in {"returns": 0, "raises": 1, "exits": 5}.items():
+            forked = pool.submit(calls.fork_and_come_back, how).result(PATIENCE_S)
+            assert forked == ("of the worker", status)
+        assert pool.submit(calls.square, 3).result(PATIENCE_S) == 9
 
 
 def test_pools_can_be_nested() -> None:
@@ -433,6 +500,53 @@ def test_closures_and_partials_of_tests_arrive() -> None:
     with ProcessPoolExecutor(1) as pool:
         assert pool.submit(lambda number: number * factor, 5).result(PATIENCE_S) == 15
         assert pool.submit(functools.partial(lambda a, b: a - b, 10), b=4).result(PATIENCE_S) == 6
+
+
+class Noting(ProcessPoolExecutor):
+    """Of the user's: it has a `submit` of its own."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        self.__dict__.setdefault("noted", []).append(args)
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_map_submits_as_a_class_of_the_users_does() -> None:
+    """As with the standard library's pool."""
+    with Noting(1) as pool:
+        assert list(pool.map(calls.square, range(3))) == [0, 1, 4]
+        assert pool.__dict__.pop("noted") == [(0,), (1,), (2,)]
+        assert list(pool.map(calls.square, range(3), chunksize=2)) == [0, 1, 4]
+        assert len(pool.__dict__.pop("noted")) == 2
+
+
+@pytest.mark.parametrize("chunksize", [1, 2])
+def test_what_a_map_was_asked_of_lives_as_long_as_its_results(chunksize: int) -> None:
+    """Python 3.14, with a `buffersize`, submits more as results are taken, for as long as that is there: without it the
+    rest of the items would be left out.
+    """
+    with ProcessPoolExecutor(1) as pool:
+        options = pool.options(timeout=PATIENCE_S)
+        asked = weakref.ref(options)
+        results = options.map(calls.square, range(4), chunksize=chunksize)
+        del options
+        assert next(results) == 0
+        assert asked() is not None
+        assert list(results) == [1, 4, 9]
+        assert asked() is None
+
+
+def test_a_call_is_told_as_it_was_asked_for() -> None:
+    """What a partial holds, and what calls a chunk is made of."""
+    with ProcessPoolExecutor(1) as pool:
+        die = functools.partial(calls.die_at, 1, number=1)
+        error = pool.submit(die, "os._exit").exception(PATIENCE_S)
+        assert "while running die_at(1, 'os._exit', number=1)\n" in str(error)
+        with pytest.raises(WorkerCrashed) as crashed:
+            list(pool.map(calls.die, ["os._exit", "hang", "SIGKILL"], chunksize=3))
+        assert "while running 3 calls as one, die('os._exit') to die('SIGKILL')\n" in str(crashed.value)
+        with pytest.raises(WorkerCrashed) as crashed:
+            list(pool.map(calls.die, ["os._exit"], chunksize=3))
+        assert "while running 1 call as one, die('os._exit')\n" in str(crashed.value)
 
 
 def test_a_worker_that_keeps_too_much_of_its_limit_is_replaced_after_a_call_that_had_no_room() -> None:

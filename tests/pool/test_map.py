@@ -6,6 +6,7 @@ import functools
 import io
 import itertools
 import sys
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ from rich.console import Console
 import calls
 import holdfast
 from calls import METHODS
-from holdfast import FailedItem
+from holdfast import FailedItem, counted
 from holdfast.pool import mapping, progress
+from waits import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -80,6 +82,22 @@ def test_workers_that_cannot_be_had_are_no_items_fault(initializer: Any, on_erro
     assert list(results) == []
 
 
+def break_a_pool(number: int) -> int:
+    """At item 1."""
+    with holdfast.ProcessPoolExecutor(1, initializer=calls.initialize_badly if number == 1 else None) as pool:
+        return pool.submit(calls.square, number).result()
+
+
+def test_a_pool_that_breaks_in_the_function_is_its_items_fault() -> None:
+    """It is another than the one that runs the items."""
+    results = list(holdfast.map(break_a_pool, range(4), num_workers=2, on_error="return"))
+    failed = results[1]
+    assert [results[0], *results[2:]] == [0, 4, 9]
+    assert isinstance(failed, FailedItem)
+    assert isinstance(failed.exception, holdfast.WorkerInitError)
+    assert failed.incident is not None
+
+
 def test_the_first_failure_is_raised_by_default() -> None:
     """At its place, after the results before it, with a note that names the item; then it is over."""
     results = holdfast.map(functools.partial(calls.fail_at, 3), range(6), num_workers=2)
@@ -104,6 +122,25 @@ def test_endless_items_are_taken_as_they_are_needed() -> None:
     assert [next(results) for _ in range(100)] == [number * number for number in range(100)]
     assert len(seen) <= 100 + mapping._WINDOW * 2
     results.close()  # type: ignore[attr-defined]
+
+
+def test_a_result_does_not_wait_for_items_that_are_slow_to_come() -> None:
+    """It is given before the next items are there, though fewer are under way than may be."""
+    seen: list[int] = []
+    before = counted.read()[counted.MAP].counts["samples"]
+
+    def items() -> Iterator[int]:
+        yield 0
+        wait_until(lambda: counted.read()[counted.MAP].counts["samples"] > before, PATIENCE_S, "the first result")
+        for item in range(1, 2 * mapping._WINDOW):
+            may_take_s = time.monotonic() + 0.1
+            wait_until(lambda may_take_s=may_take_s: seen or time.monotonic() > may_take_s, PATIENCE_S)  # type: ignore[misc]
+            assert seen or item < 2 * mapping._WINDOW - 1, "nobody is given the first result"
+            yield item
+
+    for result in holdfast.map(calls.square, items(), num_workers=2):
+        seen.append(result)
+    assert seen == [number * number for number in range(2 * mapping._WINDOW)]
 
 
 def test_items_that_raise_do_so_after_the_results_before() -> None:

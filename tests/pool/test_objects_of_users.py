@@ -107,6 +107,19 @@ def test_a_result_that_leaves_the_interpreter_when_it_is_loaded_costs_its_call_a
         assert pool.submit(calls.square, 2).result(PATIENCE_S) == 4
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_leaves_the_interpreter_breaks_the_pool(tmp_path: Path) -> None:
+    """And nobody waits for ever; what is said does not blame an initializer."""
+    with ProcessPoolExecutor(1) as pool:
+        first = pool.submit(calls.wait_for, tmp_path / "gate")
+        first.add_done_callback(lambda _: sys.exit(3))
+        later = pool.submit(calls.square, 3)
+        (tmp_path / "gate").touch()
+        error = later.exception(PATIENCE_S)
+        assert isinstance(error, holdfast.WorkerInitError)
+        assert str(error) == "the thread of this pool raised SystemExit: 3"
+
+
 class BadHandler(logging.Handler):
     """Logs to somewhere that cannot be reached."""
 

@@ -81,13 +81,53 @@ def test_an_incident_of_a_map_says_what_became_of_its_item(on_error: str, done: 
     assert found == {"exception": done, "exit by user code": done}
 
 
-def test_a_pool_that_is_broken_says_why() -> None:
-    """An initializer that dies."""
-    with holdfast.ProcessPoolExecutor(1, FORK, calls.die_in_initializer) as pool:
+@pytest.mark.parametrize(("on_error", "done"), [("return", "returned"), ("skip", "skipped")])
+def test_what_cannot_be_handed_over_is_recorded_too(on_error: str, done: str) -> None:
+    """An item that cannot be sent, a result that cannot be taken in: with "skip" nobody else would ever know."""
+    items = [1, calls.make_lock(), CannotBeLoaded("item"), 4]
+    results = list(holdfast.map(give_back, items, num_workers=1, on_error=on_error, mp_context=FORK))
+    run = the_run()
+    assert [incident["done"] for incident in run.incidents] == [done, done]
+    sent, received = run.incidents
+    assert "NotPicklable: argument 0 cannot be sent" in sent["summary"]
+    assert sent["phase"].startswith("sending give_back(<unlocked _thread")
+    assert received["summary"] == "raised LookupError: not here"
+    assert received["phase"].startswith("receiving what came of give_back(")
+    assert ended(run) == (4, 2, 0)
+    failed = [result for result in results if isinstance(result, holdfast.FailedItem)]
+    assert [one.index for one in failed] == ([1, 2] if on_error == "return" else [])
+    assert [one.incident and one.incident.id for one in failed] == [f"{run.id}.{k}" for k in (1, 2)[: len(failed)]]
+
+
+class CannotBeLoaded:
+    """Where it was made."""
+
+    def __init__(self, name: str) -> None:
+        self.made_in = os.getpid()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["made_in"] == os.getpid():
+            raise LookupError("not here")
+        self.__dict__.update(state)
+
+
+def give_back(item: Any) -> Any:
+    return item
+
+
+@pytest.mark.parametrize(
+    ("initializer", "summary"),
+    [(calls.die_in_initializer, "exited with status 4"), (calls.initialize_badly, "raised OSError: no such device")],
+)
+def test_a_pool_that_is_broken_says_why(initializer: Any, summary: str) -> None:
+    """An initializer that dies, and one that raises."""
+    with holdfast.ProcessPoolExecutor(2, FORK, initializer) as pool:
         error = pool.submit(calls.square, 1).exception()
     assert isinstance(error, holdfast.WorkerInitError)
     run = the_run()
-    assert [incident["done"] for incident in run.incidents] == ["raised"]
+    assert [(incident["summary"], incident["done"]) for incident in run.incidents] == [(summary, "raised")]
+    assert error.incident is not None
+    assert error.incident.id == f"{run.id}.1"
     assert run.end is not None
 
 

@@ -9,15 +9,16 @@ import dataclasses
 import traceback
 from concurrent.futures.process import _RemoteTraceback
 
+from holdfast.board_rows import DOING, Phase
 from holdfast.diagnosis import message
 from holdfast.diagnosis.call_words import for_calls
 from holdfast.diagnosis.message import Account
 from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError
 from holdfast.incident import Incident
-from holdfast.pool.task import Task
+from holdfast.pool.task import RAISED, Task
 from holdfast.words import plural
 from holdfast.workers.backend import SupervisorLost, WorkerLost
-from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.failures import Failure, capture, rebuild
 from holdfast.workers.losses import account_of, attach, incident_of_loss, kind_of
 
 
@@ -64,11 +65,31 @@ class Accounts:
         object.__setattr__(error, "__cause__", _as_cause(failure.traceback))  # also of a frozen dataclass
         if not task.is_explained and failure.memory is None and not failure.descriptors:
             return error, None
-        account = account_of(failure, self._start_method, f"running {task.words}", done=task.on_failure)
-        account = dataclasses.replace(account, diagnosis=for_calls(account.diagnosis, self._front))
-        incident = message.incident_of(account, seen=failure.traceback)
+        return error, self._explain(error, failure, f"running {task.words}", task.on_failure)
+
+    def of_start(self, failure: Failure) -> tuple[Incident, BaseException]:
+        """What the initializer raised, or what it came with: no worker can be ready."""
+        error = rebuild(failure)
+        because = "it was raised before the worker was ready for a call"
+        return self._explain(error, failure, DOING[Phase.STARTING], RAISED, because), error
+
+    def of_transfer(self, error: BaseException, task: Task, doing: str) -> Incident | None:
+        """Of what was raised here: the call, or what came of it, could not be handed over. None if nobody wants one."""
+        if not task.is_explained:
+            return None
+        failure = capture(error, "raised in the main process")
+        because = f"it was raised here, {doing} it"
+        return self._explain(error, failure, f"{doing} {task.words}", task.on_failure, because)
+
+    def _explain(
+        self, error: BaseException, failure: Failure, phase: str, done: str, because: str | None = None
+    ) -> Incident:
+        account = account_of(failure, self._start_method, phase, done=done)
+        diagnosis = for_calls(account.diagnosis, self._front)
+        diagnosis = dataclasses.replace(diagnosis, because=because or diagnosis.because)
+        incident = message.incident_of(dataclasses.replace(account, diagnosis=diagnosis), seen=failure.traceback)
         attach(error, incident)
-        return error, incident
+        return incident
 
     def _account(self, loss: WorkerLost | SupervisorLost, phase: str, done: str) -> Account:
         diagnosis = for_calls(loss.diagnosis, self._front)
@@ -121,6 +142,6 @@ def _with_limit(loss: WorkerLost | SupervisorLost, task: Task) -> WorkerLost | S
     evidence = loss.evidence
     if task.limit_ms > 0:
         evidence = dataclasses.replace(evidence, sample_timeout_s=task.limit_ms / 1000)
-    if task.limit_bytes:
+    if task.limit_bytes > 0:
         evidence = dataclasses.replace(evidence, memory_limit_bytes=task.limit_bytes)
     return dataclasses.replace(loss, evidence=evidence)

@@ -11,6 +11,7 @@ itself when the pool is shut down, or is garbage, and nothing is left to be done
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
@@ -28,7 +29,7 @@ from holdfast.pool.task import Task
 from holdfast.workers import barriers
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.calls import Calls, Failed, Happening, Lost, Raised, Returned, TakenBack
-from holdfast.workers.failures import Failure, rebuild
+from holdfast.workers.failures import Failure
 from holdfast.workers.messages import Reason
 from holdfast.workers.restarts import RestartWindow
 from holdfast.workers.run import RunOfCalls
@@ -142,8 +143,8 @@ class Dispatcher:
             if error.incident is not None:
                 self._note(error.incident)
             self._break(error)
-        except BaseException as error:  # a bug of ours: nobody is to wait for ever
-            self._break(error)
+        except BaseException as error:  # a bug of ours, or a callback that leaves: nobody is to wait for ever
+            self._break(error, "the thread of this pool")
             raise
         finally:
             self._tell_due()
@@ -214,7 +215,9 @@ class Dispatcher:
             try:
                 self._calls.send(task, worker_id)
             except Exception as error:
-                task.future.set_exception(accounts.of_refusal(error))
+                self._record.counters.samples += 1
+                refusal = accounts.of_refusal(error)
+                self._due.append((task, functools.partial(self._tell_transfer, task, refusal, "sending")))
             else:
                 self._assignment.sent(worker_id, task, now_s)
 
@@ -252,10 +255,10 @@ class Dispatcher:
         if isinstance(what, Returned):
             task.future.set_result(what.value)
         elif isinstance(what, Failed):
-            self._fail(task, what.error.with_traceback(None))
+            self._due.append((task, lambda: self._tell_transfer(task, what.error, "receiving what came of")))
         elif _is_of_start(what.failure):
             self._pending.appendleft(task)
-            self._fatal = rebuild(what.failure)
+            self._fatal = self._fatal or self._noted(*self._accounts.of_start(what.failure))
         else:
             self._due.append((task, lambda: self._tell(task, what)))
 
@@ -264,6 +267,12 @@ class Dispatcher:
         if incident is not None:
             self._record.note(incident)
         self._fail(task, error)
+
+    def _tell_transfer(self, task: Task, error: BaseException, doing: str) -> None:
+        incident = self._accounts.of_transfer(error, task, doing)
+        if incident is not None:
+            self._record.note(incident)
+        self._fail(task, error.with_traceback(None))
 
     def _fail(self, task: Task, error: BaseException | None) -> None:
         self._record.counters.skipped += 1
@@ -320,7 +329,7 @@ class Dispatcher:
         if window.is_exceeded_by_death_at(time.monotonic()):
             self._fatal = self._noted(*self._accounts.of_too_many(loss, self._max_restarts))
 
-    def _noted(self, incident: Incident, error: WorkerError) -> WorkerError:
+    def _noted(self, incident: Incident, error: BaseException) -> BaseException:
         self._note(incident)
         return error
 
@@ -328,15 +337,15 @@ class Dispatcher:
         self.incidents.add(incident)
         self._record.note(incident)
 
-    def _break(self, error: BaseException) -> None:
+    def _break(self, error: BaseException, who: str = "the initializer") -> None:
         """No worker can be had: everything that waits fails, and whatever is asked for later."""
         with self._lock:
-            self.broken = broken_by(error)
+            self.broken = broken_by(error, who)
             waiting, self._pending = self._pending, deque()
         for task in (*waiting, *self._calls.under_way()):
             assert isinstance(task, Task)
             if task.has_begun or task.future.set_running_or_notify_cancel():
-                task.future.set_exception(broken_by(error))
+                task.future.set_exception(broken_by(error, who))
 
 
 def _is_of_start(failure: Failure) -> bool:

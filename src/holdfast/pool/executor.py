@@ -24,7 +24,7 @@ from holdfast.cpus import available_cpus
 from holdfast.incident import Incidents
 from holdfast.pool import at_exit
 from holdfast.pool.dispatcher import Dispatcher
-from holdfast.pool.task import RAISED, Limits, Task
+from holdfast.pool.task import RAISED, Chunk, Limits, Task
 from holdfast.workers import backends
 from holdfast.workers.arguments import check_flag
 from holdfast.workers.calling import Initializer
@@ -38,7 +38,30 @@ T = TypeVar("T")
 _MAX_RESTARTS = 3  # of one worker within a minute, outside any call
 
 
-class ProcessPoolExecutor(Executor):
+class _Mapping(Executor):
+    """`map`, by the `submit` of whatever class this is: one of the user's may have its own."""
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[T]:
+        """With a `chunksize`, so many items are one call, of so many times the pool's `timeout`. `buffersize` is
+        Python 3.14's.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        newer: dict[str, Any] = {} if buffersize is None else {"buffersize": buffersize}
+        if chunksize == 1:
+            return super().map(fn, *iterables, timeout=timeout, **newer)
+        chunks = _chunks(zip(*iterables, strict=False), chunksize)
+        return _flat(super().map(Chunk(fn), chunks, timeout=timeout, **newer))
+
+
+class ProcessPoolExecutor(_Mapping):
     """As `concurrent.futures.ProcessPoolExecutor`, and:
 
     - a worker that dies fails the call it was running, with `WorkerCrashed` and what killed it, and no other;
@@ -90,26 +113,14 @@ class ProcessPoolExecutor(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return self._submit(self._limits, fn, args, kwargs)
 
-    def map(
-        self,
-        fn: Callable[..., T],
-        *iterables: Iterable[Any],
-        timeout: float | None = None,
-        chunksize: int = 1,
-        buffersize: int | None = None,
-    ) -> Iterator[T]:
-        return self.options().map(fn, *iterables, timeout=timeout, chunksize=chunksize, buffersize=buffersize)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish what was submitted, or, with `cancel_futures`, what has begun; then end all workers.
 
         A call that does not end is waited for unless it has a `timeout`. The end of the workers takes a few seconds at
         most, whatever they do.
         """
-        with self._lock:
-            self._is_shut_down = True
-            dispatcher = self._dispatcher
-        if dispatcher is None or os.getpid() != self._owner_pid:
+        dispatcher = self._shut_down()
+        if dispatcher is None:
             return
         dispatcher.close(cancels=cancel_futures)
         if wait:
@@ -117,14 +128,20 @@ class ProcessPoolExecutor(Executor):
 
     def terminate_workers(self) -> None:
         """End the workers now, whatever they do: what has begun fails, what has not is cancelled. As Python 3.14's."""
-        with self._lock:
-            self._is_shut_down = True
-            dispatcher = self._dispatcher
-        if dispatcher is not None and os.getpid() == self._owner_pid:
+        dispatcher = self._shut_down()
+        if dispatcher is not None:
             dispatcher.abort()
             dispatcher.join()
 
     kill_workers = terminate_workers
+
+    def _shut_down(self) -> Dispatcher | None:
+        """From now on nothing can be submitted. None: there is nothing to end, or not for this process to end."""
+        if os.getpid() != self._owner_pid:
+            return None
+        with self._lock:
+            self._is_shut_down = True
+            return self._dispatcher
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Wait for everything, as the standard library does; but after an interrupt for nothing: it was to stop."""
@@ -164,20 +181,26 @@ class ProcessPoolExecutor(Executor):
         """Worker processes that were lost and replaced."""
         return self._dispatcher.restarts if self._dispatcher is not None else 0
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether there are no workers, and none can be had."""
+        return self._dispatcher is not None and self._dispatcher.broken is not None
+
     def _submit(
         self, limits: Limits, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_failure: str = RAISED
     ) -> Future[Any]:
-        span = len(args[0]) if type(fn) is _Chunk else 1
+        span = len(args[0]) if type(fn) is Chunk else 1
         task = Task(
             fn=fn,
             args=args,
             kwargs=kwargs,
             future=Future(),
             limit_ms=limits.limit_ms(span),
-            limit_bytes=limits.limit_bytes if limits.memory_limit != self._limits.memory_limit else 0,
+            limit_bytes=limits.limit_bytes_beside(self._limits),
             max_retries=limits.max_retries,
             on_failure=on_failure,
         )
+        self._check_owner()
         with self._lock:
             self._check_open()
             if self._dispatcher is None:
@@ -190,6 +213,9 @@ class ProcessPoolExecutor(Executor):
             raise RuntimeError("cannot schedule new futures after shutdown")
         if at_exit.is_over():
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    def _check_owner(self) -> None:
+        """Before the lock is asked for: who forks the workers has it, and in them nobody would ever give it back."""
         if os.getpid() != self._owner_pid:
             raise RuntimeError("this pool belongs to the process it was made in; make one in the forked process")
 
@@ -199,7 +225,7 @@ class ProcessPoolExecutor(Executor):
         run = RunOfCalls(self.front, is_recorded=self._is_recorded)
         dispatcher = Dispatcher(calls, self._max_workers, _MAX_RESTARTS, self.front, run)
         dispatcher.is_dropped_at_exit = self.is_dropped_at_exit
-        dispatcher.start(fn.fn if isinstance(fn, _Chunk) else fn)
+        dispatcher.start(fn.fn if isinstance(fn, Chunk) else fn)
         weakref.finalize(self, _close, dispatcher, os.getpid()).atexit = False
         return dispatcher
 
@@ -216,7 +242,7 @@ class ProcessPoolExecutor(Executor):
         )
 
 
-class Options(Executor):
+class Options(_Mapping):
     """A pool, with limits of their own for the calls that are submitted here."""
 
     def __init__(self, pool: ProcessPoolExecutor, limits: Limits) -> None:
@@ -237,32 +263,14 @@ class Options(Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[T]:
-        """With a `chunksize`, so many items are one call, of so many times the pool's `timeout`. `buffersize` is
-        Python 3.14's.
-        """
-        if chunksize < 1:
-            raise ValueError("chunksize must be >= 1.")
-        newer: dict[str, Any] = {} if buffersize is None else {"buffersize": buffersize}
-        if chunksize == 1:
-            return super().map(fn, *iterables, timeout=timeout, **newer)
-        chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return _flat(super().map(_Chunk(fn), chunks, timeout=timeout, **newer))
+        results = super().map(fn, *iterables, timeout=timeout, chunksize=chunksize, buffersize=buffersize)
+        return _with(self, results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.__exit__(kind, error, at)
-
-
-class _Chunk:
-    """Many calls as one."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-
-    def __call__(self, chunk: list[tuple[Any, ...]]) -> list[Any]:
-        return [self.fn(*args) for args in chunk]
 
 
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -276,10 +284,18 @@ def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
         yield from results
 
 
+def _with(submitter: Executor, results: Iterator[T]) -> Iterator[T]:
+    """As long as somebody asks for them there is one who submits more: Python 3.14, with a `buffersize`, refers to it
+    weakly, and takes its end for that of the items.
+    """
+    yield from results
+    del submitter
+
+
 def _modules_of(fn: Any) -> tuple[str, ...]:
     """What a worker has to import for a function, as far as that can be told."""
-    while isinstance(fn, _Chunk | functools.partial):
-        fn = fn.fn if isinstance(fn, _Chunk) else fn.func
+    while isinstance(fn, Chunk | functools.partial):
+        fn = fn.fn if isinstance(fn, Chunk) else fn.func
     module = getattr(fn, "__module__", None)
     return (module,) if isinstance(module, str) and module not in ("__main__", "__mp_main__") else ()
 

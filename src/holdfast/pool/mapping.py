@@ -147,7 +147,7 @@ def _results(
                 yield under_way.future.result()
                 continue
             failed += 1
-            if isinstance(error, BrokenPool):
+            if isinstance(error, BrokenPool) and pool.is_broken:  # and not one of the function's own
                 raise error  # there are no workers: that is no item's fault, and none would come
             if on_error == "return":
                 yield under_way.failed(error)
@@ -198,6 +198,8 @@ class _Window:
         """The oldest, after more have been taken; None at the end."""
         while self._items is not None and len(self._under_way) < _WINDOW * self._pool.num_workers:
             self._take_one(self._items)
+            if self._under_way and self._under_way[0].future.done():
+                break  # what is there need not wait for items that may be slow to come
         if self._under_way:
             return self._under_way.popleft()
         if self._error is not None:

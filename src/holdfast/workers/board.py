@@ -67,7 +67,7 @@ class Doing(NamedTuple):
     span: int = 1  # samples that the present step is about: what a deadline for one sample is multiplied by
     attempt: int = 0  # goes up with every further attempt at the same thing, so that two do not look like one
     limit_ms: int = 0  # of a call that has a time limit of its own; below 0: it has none
-    limit_bytes: int = 0  # of a call that has a memory limit of its own
+    limit_bytes: int = 0  # of a call that has a memory limit of its own; below 0: it has none
 
     @property
     def words(self) -> str:

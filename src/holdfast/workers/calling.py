@@ -1,12 +1,18 @@
 """The worker's part of a call: take it apart, run it, and remember whether anybody keeps its arguments.
 
+A process that the function forks, and that returns from it too, is not the worker: it ends here, and says nothing.
+
 Runs in: worker process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from holdfast.board_rows import LIMIT_BYTES, LIMIT_MS, POSITION, SPAN, START_BYTES, TAKEN_BACK
 from holdfast.memory import readings
@@ -23,6 +29,7 @@ class Caller:
         self._segments = segments
         self._borrower = Borrower()
         self._put_back: Callable[[], None] | None = None  # the memory limit that was there before a call's own
+        self._pid = os.getpid()
 
     def run(self, request: bytes | memoryview) -> Any:
         """What the call returns; what it raises, `SystemExit` and its like too, is for the caller to catch."""
@@ -33,7 +40,15 @@ class Caller:
             self._limit_memory(call.limit_bytes)
         slots = [self._lent(*ref) for ref in call.slots]
         fn, args, kwargs = self._borrower.unpack(call.layout, slots)
-        return fn(*args, **kwargs)
+        try:
+            returned = fn(*args, **kwargs)
+        except BaseException as error:
+            if os.getpid() != self._pid:
+                _end_fork(error)
+            raise
+        if os.getpid() != self._pid:
+            _end_fork(None)
+        return returned
 
     def is_taken_back(self, unit: int) -> bool:
         """Whether the main process wants somebody else to run it. Asked when the board says that it is begun here."""
@@ -60,6 +75,23 @@ class Caller:
 
     def _lent(self, segment: int, offset: int, nbytes: int) -> LentSlot:
         return LentSlot(self._segments[segment].view[offset : offset + nbytes])
+
+
+def _end_fork(error: BaseException | None) -> NoReturn:
+    """As a fork of a program that ran nothing but the function would end."""
+    code: object = 0 if error is None else 1
+    try:
+        if isinstance(error, SystemExit):
+            code = error.code or 0
+        elif error is not None:
+            traceback.print_exception(error)
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with contextlib.suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(code & 0xFF if isinstance(code, int) else 1)
 
 
 class Initializer:

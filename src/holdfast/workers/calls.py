@@ -42,7 +42,7 @@ class Call(Sent):
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     limit_ms: int = 0  # 0: the job's; `messages.NO_LIMIT`
-    limit_bytes: int = 0  # 0: the job's
+    limit_bytes: int = 0  # the same
     deaths: int = 0  # of workers that ran it
 
 

@@ -84,10 +84,13 @@ class _ForkedProcess(multiprocessing.get_context("fork").Process):  # type: igno
 class Forking:
     """Workers are forks of this process. `start_method` is what `multiprocessing` is to say in them."""
 
-    def __init__(self, job: CarriedJob, board: Board, start_method: str | None, on_interrupt: Any) -> None:
+    def __init__(
+        self, job: CarriedJob, board: Board, start_method: str | None, on_interrupt: Any, *, collects: bool = True
+    ) -> None:
         self._job, self._board = job, board
         self._start_method = start_method
         self._on_interrupt = on_interrupt
+        self._collects = collects
         read_sources()
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
@@ -100,6 +103,7 @@ class Forking:
             *(who.worker_id, self._job, self._board, theirs, os.getpid()),
             traces=traces.ends,
             on_interrupt=self._on_interrupt,
+            collects=self._collects,
         )
         keep_out = [*keep_out, ours.fileno(), *traces.kept_here]
         process = _ForkedProcess(who, self._start_method, (silence, keep_out, run))

@@ -69,10 +69,14 @@ def limit_memory(limit_bytes: int, start_bytes: int) -> None:
 
 
 def limit_memory_for_now(limit_bytes: int) -> Callable[[], None]:
-    """The same until what is returned is called."""
+    """The same until what is returned is called; below 0: no limit until then."""
     before = dict(_own)
-    soft = _data_limit()
-    limit_memory(limit_bytes, readings.anonymous_bytes("self") or 0)
+    soft, hard = _data_limits()
+    if limit_bytes < 0:
+        _own.clear()
+        _set_data_limit(hard)
+    else:
+        limit_memory(limit_bytes, readings.anonymous_bytes("self") or 0)
 
     def put_back() -> None:
         _own.clear()
@@ -82,12 +86,13 @@ def limit_memory_for_now(limit_bytes: int) -> Callable[[], None]:
     return put_back
 
 
-def _data_limit() -> int:
+def _data_limits() -> tuple[int, int]:
+    """The one that is in force, and how far it can be raised."""
     if sys.platform != "linux":
-        return -1
+        return -1, -1
     import resource
 
-    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+    return resource.getrlimit(resource.RLIMIT_DATA)
 
 
 def _set_data_limit(soft: int) -> None:

@@ -74,7 +74,7 @@ class Call(NamedTuple):
     layout: bytes | tuple[int, int, int]  # of function and arguments, or its place in the first of the slots
     slots: tuple[SlotRef, ...]  # where its arrays lie
     limit_ms: int  # how long it may take; 0: as long as the job says; NO_LIMIT
-    limit_bytes: int = 0  # what its worker may take beyond what it has when it begins; 0: what the job says
+    limit_bytes: int = 0  # what its worker may take beyond what it has when it begins; 0: what the job says; NO_LIMIT
 
 
 NO_LIMIT = -1

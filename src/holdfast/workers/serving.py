@@ -47,23 +47,32 @@ def main(
     traces: TraceEnds,
     look: Callable[[], None] | None = None,
     on_interrupt: Any = signal.default_int_handler,
+    collects: bool = False,
 ) -> None:
     """The target of a worker process. SIGINT finds what a worker forked by torch would have.
 
-    `look`: what `traces.install` gave, where that was called already.
+    `look`: what `traces.install` gave, where that was called already. `collects`: as of `serve`.
     """
     from holdfast.workers.channel import Channel  # where there are such sockets
 
     die_with_parent(supervisor_pid)
     look = look or traces.install(is_forked=True)
     worker = Worker(worker_id, board, Channel(sock, blocking=True), look=look)
-    serve(worker, job, on_interrupt, when_ready=traces.install_handlers)
+    serve(worker, job, on_interrupt, when_ready=traces.install_handlers, collects=collects)
 
 
-def serve(worker: Worker, job: OpenableJob, on_interrupt: Any, *, when_ready: Callable[[], None] = do_nothing) -> None:
-    """A worker's life."""
+def serve(
+    worker: Worker,
+    job: OpenableJob,
+    on_interrupt: Any,
+    *,
+    when_ready: Callable[[], None] = do_nothing,
+    collects: bool = False,
+) -> None:
+    """A worker's life. `collects`: the garbage collector, which we had turned off before, is to be on."""
     gc.freeze()  # what it was born with: each full collection would look at all of it, and copy it if it is shared
-    gc.enable()
+    if collects:
+        gc.enable()
     limits.be_first_to_go()
     try:
         signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)

@@ -121,6 +121,7 @@ def main(spec: SupervisorSpec) -> None:
     """The target of a supervisor process. Leaves without the interpreter's exit: what it inherited is not its own."""
     supervisor, status = None, 0
     try:
+        collects = spec.job.was_sent or gc.isenabled()  # (a new interpreter imports with it off: `ImportersName`)
         on_interrupt = _become_independent()
         threads = taint.native_threads()
         import_quietly(spec.job.modules, spec.board.set_importing)
@@ -129,7 +130,7 @@ def main(spec: SupervisorSpec) -> None:
             limit_threads()  # later: a BLAS may start its threads to hear of it, and ends them at each fork
         if spec.adopts:
             orphans.adopt()
-        supervisor = Supervisor(spec, tainted_by, on_interrupt)
+        supervisor = Supervisor(spec, tainted_by, on_interrupt, collects=collects)
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the main process is gone
@@ -169,14 +170,15 @@ def _become_independent() -> Any:
 class Supervisor:
     """The workers of one iterator."""
 
-    def __init__(self, spec: SupervisorSpec, tainted_by: str | None, on_interrupt: Any) -> None:
+    def __init__(self, spec: SupervisorSpec, tainted_by: str | None, on_interrupt: Any, *, collects: bool) -> None:
+        """`collects`: whether the garbage collector is on in the workers that are forked."""
         self._spec = spec
         self.adopts = spec.adopts
         self._tainted_by = tainted_by
         self._launcher: Launcher = (
             Spawning(spec.job, spec.board, spec.start_method)
             if tainted_by
-            else Forking(spec.job, spec.board, spec.start_method, on_interrupt)
+            else Forking(spec.job, spec.board, spec.start_method, on_interrupt, collects=collects)
         )
         self._control = Channel(socket.socket(fileno=spec.control.fd), blocking=True)
         self._board = spec.board

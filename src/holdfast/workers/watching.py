@@ -105,7 +105,7 @@ class MemoryCap:
     def is_over(self, memory: WorkerMemory, doing: Doing) -> bool:
         """Called at every tick with the worker's row. A call with a limit of its own has set its own start, too."""
         limit_bytes = doing.limit_bytes or self._limit_bytes or 0
-        if not limit_bytes or not memory.start:
+        if limit_bytes <= 0 or not memory.start:
             return False
         anonymous = self.anonymous_bytes = readings.anonymous_bytes(self._pid)
         if anonymous is None:
