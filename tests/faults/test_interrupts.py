@@ -15,6 +15,7 @@ import torch
 from helpers import Numbers, Program, stay, wait_until_ended, worker_pids
 from holdfast import DataLoader
 from holdfast.loader.interrupts import came_from_handler
+from waits import PATIENCE_S
 
 OTHERS = ["map", "unordered", "persistent"]
 
@@ -27,6 +28,33 @@ def test_an_epoch_survives_a_storm_of_interrupts(what: str, seed: int) -> None:
     """Nothing stalls, nothing comes twice or out of order, and only what was given out already may be missing."""
     with Program("interrupted_epoch.py", what, str(seed)) as program:
         assert program.wait() == 0
+        assert program.stdout.splitlines()[-1] == "done"
+        program.wait_until_nothing_is_left()
+
+
+def test_an_interrupt_at_any_line_makes_no_batch_wrong() -> None:
+    """What comes is right, and stays so in the user's hands; what cannot come is an error, and never an early end."""
+    for what in ("map", "replace", "stream"):
+        interrupt_anywhere(what, points=6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", [1, 2, 3])
+@pytest.mark.parametrize("what", ["map", "replace", "skip", "stream", "unordered", "persistent"])
+def test_an_interrupt_at_more_lines_makes_no_batch_wrong(what: str, part: int) -> None:
+    """The same at other lines, and with other ways to load."""
+    interrupt_anywhere(what, points=30, part=part)
+
+
+@pytest.mark.long
+def test_an_interrupt_at_any_line_of_the_portable_backend_makes_no_batch_wrong() -> None:
+    """The same with other processes."""
+    interrupt_anywhere("portable", points=8)
+
+
+def interrupt_anywhere(what: str, points: int, part: int = 0) -> None:
+    with Program("interrupted_anywhere.py", what, str(points), str(part)) as program:
+        assert program.wait(2 * PATIENCE_S) == 0
         assert program.stdout.splitlines()[-1] == "done"
         program.wait_until_nothing_is_left()
 
@@ -194,3 +222,98 @@ def test_a_batch_that_cannot_be_read_is_raised_once() -> None:
         except ValueError as error:
             raised.append(str(error))
     assert (delivered, raised) == ([0, 1, 3, 4, 5], ["cannot be loaded"])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_the_end_of_an_interrupted_epoch_is_its_end_as_often_as_it_is_asked(
+    persistent: bool, usr1: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the thread that went on with it has nothing more to do."""
+    signal.signal(usr1, raise_interrupted)
+    loader = DataLoader(Numbers(8), batch_size=2, num_workers=2, persistent_workers=persistent)
+    iterator = iter(loader)
+    wait = iterator._backend.wait
+
+    def interrupted_wait(timeout_s: float) -> object:
+        monkeypatch.setattr(iterator._backend, "wait", wait)
+        signal.raise_signal(usr1)
+        return wait(timeout_s)
+
+    monkeypatch.setattr(iterator._backend, "wait", interrupted_wait)
+    with pytest.raises(Interrupted):
+        next(iterator)
+    assert [int(batch[0, 0]) for batch in iterator] == [0, 2, 4, 6]
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(iterator)
+    loader.close()
+
+
+class Counting:
+    """An iterator of the user's, which a signal handler cuts short when it has gone on already."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number, self._next = number, 0
+
+    def __iter__(self) -> Counting:
+        return self
+
+    def __next__(self) -> int:
+        self._next += 1
+        if self._next == 8:
+            signal.raise_signal(self._number)
+        if self._next > 16:
+            raise StopIteration
+        return self._next - 1
+
+
+def test_an_index_that_an_interrupt_cut_off_is_an_error_and_not_left_out(usr1: signal.Signals) -> None:
+    """Whether a sampler that is no generator has gone on nobody can know: its epoch ends with an error there."""
+    signal.signal(usr1, raise_interrupted)
+    delivered, raised = [], []
+    iterator = iter(DataLoader(Numbers(16), batch_size=None, sampler=Counting(usr1), num_workers=2))
+    while True:
+        try:
+            delivered.append(int(next(iterator)[0]))
+        except StopIteration:
+            break
+        except (Interrupted, RuntimeError) as error:
+            raised.append(str(error))
+    assert delivered == list(range(7))
+    assert raised == ["", "the sampler was ended by a signal handler that raised inside it"]
+
+
+def test_after_an_interrupt_in_the_middle_of_a_step_persistent_workers_are_new_ones(
+    usr1: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their iterator raises why, as often as it is asked; the loader's next one is whole."""
+    signal.signal(usr1, raise_interrupted)
+    loader = DataLoader(Numbers(8), batch_size=2, num_workers=2, persistent_workers=True)
+    iterator = iter(loader)
+    next(iterator)
+
+    def interrupted_step() -> None:
+        signal.raise_signal(usr1)
+
+    monkeypatch.setattr(iterator, "_book_due", interrupted_step)
+    with pytest.raises(Interrupted):
+        next(iterator)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"^interrupted inside next\(\) at batch 1: .*; call iter\(\) again$"):
+            next(iterator)
+    assert [int(batch[0, 0]) for batch in loader] == [0, 2, 4, 6]
+    loader.close()
+
+
+def test_an_epoch_whose_beginning_was_interrupted_is_begun_anew(
+    usr1: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With persistent workers, whose books are in the middle of one epoch and the next."""
+    signal.signal(usr1, raise_interrupted)
+    loader = DataLoader(Numbers(8), batch_size=2, num_workers=2, persistent_workers=True)
+    assert len(list(loader)) == 4
+    monkeypatch.setattr(loader._iterator, "_new_schedule", lambda first_unit: signal.raise_signal(usr1))
+    with pytest.raises(Interrupted):
+        iter(loader)
+    assert [int(batch[0, 0]) for batch in loader] == [0, 2, 4, 6]
+    loader.close()

@@ -6,12 +6,14 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import threading
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
 from holdfast.transport.segments import PAGE, Segment
-from holdfast.transport.slots import Slot, SlotPool
+from holdfast.transport.slots import Slot, SlotPool, ViewRef
 
 from .readings import FIRST_GUESS, count_from_here, descriptors, memory_in_use, pages, segments
 from .slots_in_hand import HAS_TORCH, MB, bytes_of, deliver, needs_torch, tensor_in, write
@@ -245,3 +247,59 @@ def test_a_batch_that_went_through_the_pool_leaves_nothing() -> None:
     del small, large
     pool.close()
     assert segments() == {}
+
+
+def test_views_that_are_gone_before_their_batch_is_whole_do_not_free_its_slot() -> None:
+    """A signal handler raised while it was decoded, or it is decoded again: it is still to be handed over."""
+    pool = SlotPool(warm_slots=2)
+    slot = pool.acquire()
+    pool.hand_out(slot, 0, 8)  # and at once gone
+    assert pool.acquire() is not slot
+    buffer, _ = pool.hand_out(slot, 0, 8)
+    pool.delivered(slot)
+    assert pool.acquire() is not slot
+    del buffer
+    assert pool.acquire() is slot
+    pool.close()
+
+
+def test_a_slot_that_is_granted_again_is_not_freed_by_a_view_of_before() -> None:
+    """The view was gone, and not yet looked at, when the slot was released and given to a worker."""
+    pool = SlotPool(warm_slots=2)
+    slot = pool.acquire()
+    buffer, _ = pool.hand_out(slot, 0, 8)
+    pool.delivered(slot)
+    pool.release(slot)
+    assert pool.acquire() is slot
+    del buffer
+    assert pool.acquire() is not slot
+    pool.close()
+
+
+class LetsGoMeanwhile(set[ViewRef]):
+    """The views of a slot, one of which another thread lets go of while this one looks through them."""
+
+    def __init__(self, views: set[ViewRef], held: list[memoryview]) -> None:
+        super().__init__(views)
+        self._held = held
+
+    def __iter__(self) -> Iterator[ViewRef]:
+        for ref in super().__iter__():
+            if self._held:
+                thread = threading.Thread(target=self._held.pop)
+                thread.start()
+                thread.join()
+            yield ref
+
+
+def test_another_thread_may_let_go_of_a_batch_while_the_pool_is_closed() -> None:
+    """Closing comes to its end, and everything is given back."""
+    pool = SlotPool(warm_slots=4)
+    slot = pool.acquire()
+    held = [pool.hand_out(slot, at * PAGE, PAGE)[0] for at in range(4)]
+    pool.delivered(slot)
+    held.pop()  # so that closing has something to give back, and looks through the others
+    slot.views = LetsGoMeanwhile(slot.views, held)
+    pool.close()
+    assert not held
+    assert not pool.in_use()

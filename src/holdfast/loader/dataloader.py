@@ -163,8 +163,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         return list(self._ledger.skipped)
 
     def __iter__(self) -> Any:
-        if isinstance(self._iterator, LoaderIterator) and self._iterator.is_broken:
-            self._iterator = None  # persistent workers that were given up: a new epoch has new ones
+        if isinstance(self._iterator, LoaderIterator) and not self._iterator.can_begin_epoch:
+            self._iterator._shutdown_workers()
+            self._iterator = None  # a new epoch has new workers
         return super().__iter__()
 
     def _get_iterator(self) -> Any:

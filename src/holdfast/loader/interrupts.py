@@ -1,7 +1,7 @@
 """Signal handlers of the user's that raise inside `next()`: at any instruction of ours, perhaps again and again.
 
-What such an exception cuts short is put in order by the next call of `next()`, and from then on the work is done in a
-thread of its own: Python runs signal handlers in the main thread only, so that none can come between any more.
+The next call of `next()` goes on where nothing was left half done, and refuses elsewhere. From then on the work is done
+in a thread of its own: Python runs signal handlers in the main thread only, so that none can come between any more.
 Nothing of this costs anything before the first interrupt.
 
 Runs in: main process.

@@ -62,16 +62,20 @@ class LoaderIterator(IteratorWithWorkers):
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
         error: BaseException | None = None
+        # Nothing is in the books yet, and what the sampler has given is kept: a handler may raise in here.
+        self._is_paused = not self._is_iterable
         try:
             state = self._supply.peek()
         except Exception as raised:
             if came_from_handler(raised):
                 raise
+            self._is_paused = False
             if is_first:
                 self._rescue.note_own(raised, ASKING)
                 raise
             # Delivered at its own place: the batches before it are good and are not lost.
             state, error = UnitState(b""), raised
+        self._is_paused = False
         assigned = self._schedule.assign() if state is not None else None
         if state is None or assigned is None:
             return
@@ -134,6 +138,8 @@ class LoaderIterator(IteratorWithWorkers):
         try:
             if self._is_clean and self._refuge is None:
                 return self._advance()
+            if self._shutdown:  # and the refuge with it: whatever is asked of it now, nobody would do
+                self._check_usable()
             if self._refuge is None:
                 self._refuge = Refuge()
             return self._refuge.call(self._mend_and_advance)
@@ -146,7 +152,7 @@ class LoaderIterator(IteratorWithWorkers):
 
     def _advance(self) -> Any:
         """To the next batch, or exception, or the end."""
-        self._is_clean = False
+        self._is_clean = self._is_paused = False
         while True:
             self._check_usable()
             if self._due is not None and not self._due[1].is_void:
@@ -177,40 +183,31 @@ class LoaderIterator(IteratorWithWorkers):
     # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
 
     def _mend_and_advance(self) -> Any:
-        """In the refuge: what was cut short is put in order, once; then as ever."""
+        """In the refuge: go on, if nothing was left half done; then as ever."""
         self._end_rest()
-        if not self._is_clean and not self._shutdown:
-            try:
-                self._mend()
-            except WorkerError as error:
-                self._backend_failed(error)
+        if self._is_clean or self._shutdown:
+            return self._advance()
+        if not self._is_trusted:
+            said = f"interrupted inside next() at batch {self._num_yielded}"
+            self.give_up(RuntimeError(f"{said}: the batches so far are good; call iter() again"))
+            return self._advance()
+        try:
+            self._start_over()
+        except WorkerError as error:
+            self._backend_failed(error)
         return self._advance()
 
-    def _mend(self) -> None:
-        """Whatever was being said to and fro may be lost: the workers start over with all that is not finished."""
-        if self._due is not None:
-            self._book_due()
+    def _start_over(self) -> None:
+        """What was being said to and fro may be lost: new workers are sent all that is not finished."""
         self._try(self._rescue.note_due)
-        self._supply.mend(iter(self._index_sampler) if self._is_iterable else None)
+        self._supply.mend()
         self._backend.start_over()  # a signal handler raised inside next()
         events = self._backend.wait(0.0)
         if events and events[0] is self._handling:
-            events.popleft()  # half done: the unit is finished, or it is asked for again
+            events.popleft()  # dealt with, and looked into by now
         self._take_in_all(events)
-        for unit in self._schedule.expected():
-            self._mend_unit(unit)
-        self._rations.order_held()  # what is to be loaded alone, of these
         for _ in range(self._schedule.capacity - self._schedule.under_way):
             self._send_more()
-
-    def _mend_unit(self, unit: int) -> None:
-        if unit not in self._units:
-            self._units.add(unit, UnitState(b"", worker_id=self._schedule.worker_of(unit)))
-            self.fail(unit, RuntimeError(f"batch {unit} was lost when a signal handler raised inside next()"))
-        elif self._units[unit].is_finished:
-            self._schedule.arrived(unit)
-        elif self._units[unit].slot is None:
-            self.issue(unit)
 
     def _check_usable(self) -> None:
         if self._broken is None and not self._finished and not self._shutdown:
@@ -266,7 +263,7 @@ class LoaderIterator(IteratorWithWorkers):
         self._display.begin_wait(began)
         try:
             self._ledger.run.tick(began, self._worker_pids)
-            while not (events := self._backend.wait(max(0.0, deadline - time.monotonic()))):
+            while not (events := self._hear(max(0.0, deadline - time.monotonic()))):
                 now = time.monotonic()
                 self._ledger.run.tick(now, self._worker_pids)
                 if now >= deadline:
@@ -285,6 +282,13 @@ class LoaderIterator(IteratorWithWorkers):
             self._display.end_wait(time.monotonic() - began)
         hold_daemon_thread()
         self._take_in_all(events)
+
+    def _hear(self, timeout_s: float) -> deque[Event]:
+        """Wait for events. What a handler that raises in here may lose is asked for again: see `_start_over`."""
+        self._is_paused = not self._is_iterable
+        events = self._backend.wait(timeout_s)
+        self._is_paused = False
+        return events
 
     def _take_in_all(self, events: deque[Event]) -> None:
         while events:

@@ -183,9 +183,9 @@ class DeviceIterator(PinnedIterator):
     def _is_next_here(self) -> bool:
         step = self._schedule.next_step()
         if step is Step.WAIT:
-            self._is_clean = False
+            self._is_clean = self._is_paused = False
             try:
-                self._take_in_all(self._backend.wait(0.0))
+                self._take_in_all(self._hear(0.0))
             except WorkerError as error:
                 self._backend_failed(error)
             self._is_clean = True

@@ -92,6 +92,7 @@ class Rescue:
         self._num_workers = num_workers
         self._start_method = start_method
         self._due: list[tuple[WorkerLost, Callable[[], None]]] = []  # noted once the replacement has its work
+        self.is_looking = False  # into what killed a worker, with all the books in order
         self._windows: dict[int, RestartWindow] = {}
         self._to_restore: set[int] = set()  # workers that take up their progress with the next unit
         self._has_grown: set[tuple[int, bool]] = set()
@@ -119,7 +120,9 @@ class Rescue:
         """
         while self._due:
             lost, note = self._due[0]
+            self.is_looking = True
             losses.how(lost)
+            self.is_looking = False
             self._due.pop(0)
             note()
 

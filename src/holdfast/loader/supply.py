@@ -35,6 +35,7 @@ class _Raised(NamedTuple):
 
 
 _KEPT = (_Given, _Raised)
+_NEVER_CUT: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 
 
 ASKING = "asking the sampler"
@@ -48,6 +49,7 @@ class Supply:
         self._auto_collation = auto_collation
         self._drawn: deque[Any] = deque()  # and not yet taken over: each `_KEPT`, but the last may be as it was given
         self._position = 0  # in the epoch, of the next sample
+        self._is_asking = False
         self.ended = False
 
     def peek(self) -> UnitState | None:
@@ -84,10 +86,13 @@ class Supply:
         before = len(self._drawn)
         try:
             # in one call of a function written in C: what is given is kept, whenever a signal handler raises
+            self._is_asking = True
             self._drawn.extend(map(next, (self._indices,)))
+            self._is_asking = False
         except Exception as error:
             if came_from_handler(error):
                 raise
+            self._is_asking = False
             self._drawn.append(_Raised(error))
         self.ended = len(self._drawn) == before
 
@@ -105,15 +110,21 @@ class Supply:
                 raise
             return _Raised(error)
 
-    def mend(self, same_again: Iterator[Any] | None) -> None:
-        """A generator that a signal handler raised in has ended, and would pass for one that has given all.
+    def mend(self) -> None:
+        """After a signal handler may have raised inside the sampler.
 
-        `same_again`: what may go on in its place, because it says the same for ever.
+        A generator has ended by that, and would pass for one that has given all. An iterator of the user's may have
+        gone on without giving anything; only those that are written in C and call nobody surely have not.
         """
         sampler = self._indices
-        if not self.ended and isinstance(sampler, GeneratorType) and sampler.gi_frame is None:
-            error = RuntimeError("the sampler was ended by a signal handler that raised inside it")
-            self._indices = same_again or _raise_once(error)
+        is_cut = self._is_asking and not isinstance(sampler, _NEVER_CUT)
+        if isinstance(sampler, GeneratorType):
+            is_cut = not self.ended and sampler.gi_frame is None
+        elif self._drawn and not isinstance(self._drawn[-1], _KEPT):
+            is_cut = False  # it had given what it was asked for
+        self._is_asking = False
+        if is_cut:
+            self._indices = _raise_once(RuntimeError("the sampler was ended by a signal handler that raised inside it"))
 
 
 def _count(indices: Any, payload: bytes) -> int:

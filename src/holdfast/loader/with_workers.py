@@ -23,7 +23,7 @@ from holdfast.loader.at_exit import end_at_exit
 from holdfast.loader.bad_samples import BadSamples
 from holdfast.loader.display import Display
 from holdfast.loader.instructions import init_fn_of, is_iterable, job_of_loader
-from holdfast.loader.interrupts import Errand, Refuge
+from holdfast.loader.interrupts import Errand, Refuge, came_from_handler
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.rations import Rations
@@ -65,7 +65,8 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         self._broken: BaseException | None = None
         self._finished = False  # the epoch was delivered to its end
         self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
-        self._is_clean = True  # the last call of next() ended as it should
+        # The last call of next() ended as it should; it is, or was cut short, where nothing is half done.
+        self._is_clean, self._is_paused = True, False
         self._handling: Event | None = None
         self._refuge: Refuge | None = None
         self._resting: Errand | None = None  # since an interrupt there are no workers
@@ -143,7 +144,7 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
     @property
     def _workers(self) -> list[WorkerHandle]:  # type: ignore[override]  # torch's are processes it started itself
         try:
-            return list(self._backend.workers)
+            return self._all_workers()
         except WorkerError as error:
             self._backend_failed(error)
             raise
@@ -152,26 +153,39 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         """By worker id, of those that run."""
         if not self._num_yielded or self._shutdown or self._resting is not None:
             return {}  # to ask for all of them before the first batch may be to wait until they are started
-        return {k: worker.pid for k, worker in enumerate(self._backend.workers) if worker.pid is not None}
+        return {k: worker.pid for k, worker in enumerate(self._all_workers()) if worker.pid is not None}
+
+    def _all_workers(self) -> list[WorkerHandle]:
+        """Once all are started, which may have to be waited for: that can be cut short as any other wait can."""
+        before = self._is_clean, self._is_paused
+        if self._is_clean:
+            self._is_clean, self._is_paused = False, not self._is_iterable
+        workers = list(self._backend.workers)
+        self._is_clean, self._is_paused = before
+        return workers
 
     # -- epochs ----------------------------------------------------------------------------------------------------
 
     @property
-    def is_broken(self) -> bool:
-        """Whether nothing more can come, in this epoch or another: its workers have been ended."""
-        return self._broken is not None
+    def can_begin_epoch(self) -> bool:
+        """Whether its workers can go on with another epoch. Not if they were given up, or something was cut short."""
+        return self._broken is None and self._is_clean
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A new epoch with the same workers. Results of the old one that still come are dropped by their number."""
         torch_loader._BaseDataLoaderIter._reset(self, loader, first_iter)
-        if self._broken is not None:
-            raise self._broken
-        if self._resting is not None:
-            self._end_rest()
-            self._backend.start_over()
+        self._is_clean = self._is_paused = False
+        try:
+            self._begin_another_epoch()
+        except Exception as error:
+            self._is_clean = not came_from_handler(error)
+            raise
+        self._is_clean = True
+
+    def _begin_another_epoch(self) -> None:
         self._rations.order_all()
         self._units.give_up_finished()
-        self._due, self._is_clean = None, True
+        self._due = None
         self._lost_streams.clear()
         self._finished = False
         self._first_unit = self._schedule.next_unit
@@ -189,12 +203,22 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
 
     # -- after an interrupt ----------------------------------------------------------------------------------------
 
+    @property
+    def _is_trusted(self) -> bool:
+        """Whether the books are whole though a signal handler has raised inside next().
+
+        They are if it raised while that waited, asked the sampler, or looked into a death. Those of an iterable are
+        not: how far it has come may be in a message that was lost.
+        """
+        return self._is_paused or (self._rescue.is_looking and not self._is_iterable)
+
     def _rest(self) -> None:
         """End the workers; should somebody go on with this iterator, they are started over anyway. A notebook does not
         go on, and it keeps the traceback, which keeps this iterator: for hours, and the workers with it.
         """
         if self._refuge is None and self._resting is None and not self._shutdown:
-            self._is_clean = False
+            if self._is_clean:
+                self._is_clean, self._is_paused = False, True
             self._resting = Errand(self._backend.end_all)
             self._resting.run()
 

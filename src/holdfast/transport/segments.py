@@ -195,9 +195,9 @@ class Segment:
 
     def close_fd(self) -> None:
         """Close the descriptor; mapping and views stay valid."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1  # first: a signal handler that raises in between must not have it closed twice
+        if fd >= 0:
+            os.close(fd)
 
     def retire(self, owner: object) -> None:
         """No more views will be taken. Those that are out keep the mapping, and with it `owner`, alive."""

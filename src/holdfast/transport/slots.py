@@ -40,6 +40,7 @@ from holdfast.transport.segments import PAGE, Handle, Segment, slot_bytes_for
 _FIRST_GUESS = 1 << 20
 _FIRST_SEGMENT_SLOTS = 4
 _LARGEST_SEGMENT_SLOTS = 256
+_CLOSE_WAITS_S = 5.0  # for another thread that is collecting, which takes microseconds
 SLACK = 2  # how much more than expected a free slot may keep in memory
 
 
@@ -131,6 +132,7 @@ class SlotPool:
         self._returned: deque[ViewRef] = deque()
         self._on_gone = functools.partial(self._returned.append)
         self._collecting = threading.Lock()
+        self._collector = 0  # the thread that holds the lock
         self._closed = False
         self.dropped_segments: list[int] = []  # numbers that workers may forget; whoever tells them clears the list
         self.new_name: Callable[[], str] | None = None  # set by a backend whose workers open segments by name
@@ -204,26 +206,31 @@ class SlotPool:
 
     def collect(self) -> None:
         """Free the slots whose last view went away since the last call."""
-        if not self._collecting.acquire(blocking=False):
-            return  # another thread is at it, or this one is, further down the stack
-        try:
-            returned = self._returned
-            while returned:
-                ref = returned.popleft()
-                storage = ref.storage and ref.storage()
-                if storage is None:
-                    self._forget_view(ref)
-                else:
-                    ref.storage = weakref.ref(storage, self._on_storage_gone)
-                    self._lingering.append(ref)
-            if self._lingering:
-                self._recheck_lingering()
-            if self._guarded:
-                self._recheck_guarded()
-            if self._closed:
-                (_closed_but_seen.add if self._lingering else _closed_but_seen.discard)(self)
-        finally:
-            self._collecting.release()
+        # If another thread holds the lock, or this one further down the stack, the views are left to it: the holder
+        # looks for more after it has released the lock.
+        returned = self._returned
+        while self._collecting.acquire(blocking=False):
+            self._collector = threading.get_ident()
+            try:
+                while returned:
+                    ref = returned.popleft()
+                    storage = ref.storage and ref.storage()
+                    if storage is None:
+                        self._forget_view(ref)
+                    else:
+                        ref.storage = weakref.ref(storage, self._on_storage_gone)
+                        self._lingering.append(ref)
+                if self._lingering:
+                    self._recheck_lingering()
+                if self._guarded:
+                    self._recheck_guarded()
+                if self._closed:
+                    (_closed_but_seen.add if self._lingering else _closed_but_seen.discard)(self)
+            finally:
+                self._collector = 0
+                self._collecting.release()
+            if not returned:
+                return
 
     def _on_gone_after_close(self, ref: ViewRef) -> None:
         # Runs anywhere, any time, also in the middle of the methods above. Nobody collects any more, so the memory is
@@ -239,7 +246,8 @@ class SlotPool:
     def _forget_view(self, ref: ViewRef) -> None:
         slot = ref.slot
         slot.views.discard(ref)
-        if not slot.views:
+        # Only what was handed over whole: the views of a decode that was cut short are gone, and the slot is still due.
+        if not slot.views and slot in self._delivered:
             self.release(slot)
 
     def _recheck_lingering(self) -> None:
@@ -354,12 +362,20 @@ class SlotPool:
         # The one callback of all views, of those that are out, too.
         self._on_gone.__setstate__((self._on_gone_after_close, (), {}, {}))  # type: ignore[attr-defined]
         self.collect()
-        warm, self._warm = self._warm, []
-        for slot in warm:
-            self._cool(slot)
-        for segment in self._segments.values():
-            segment.retire(owner=self)
-        self._thin_delivered()
+        # From here on other threads that let go of tensors collect, too. Not this one: it may be collecting already, if
+        # the collector of garbage has found the loader in the middle of that.
+        has_lock = self._collector != threading.get_ident() and self._collecting.acquire(timeout=_CLOSE_WAITS_S)
+        try:
+            warm, self._warm = self._warm, []
+            for slot in warm:
+                self._cool(slot)
+            for segment in list(self._segments.values()):
+                segment.retire(owner=self)
+            self._thin_delivered()
+        finally:
+            if has_lock:
+                self._collecting.release()
+        self.collect()
         for pool in list(_closed_but_seen):
             pool.collect()
 

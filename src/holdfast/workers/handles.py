@@ -105,9 +105,10 @@ class LinuxWorkerHandle(BaseWorkerHandle):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def _close(self) -> None:
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        # Forgotten first: cut short by a signal handler in between, it would be closed again, when it is another's.
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd >= 0:
+            os.close(pidfd)
 
     def __del__(self) -> None:
         self._close()

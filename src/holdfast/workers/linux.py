@@ -352,23 +352,23 @@ class Crew:
             self._read_mail()
 
     def _read_mail(self) -> None:
-        """Act on what the supervisor said. Harmless when an interrupt has it done again."""
+        """Act on what the supervisor said.
+
+        What an interrupt cuts short is not done again: its descriptors may be closed by then. All workers start over.
+        """
         while self._mail:
-            message, fds = self._mail[0]
+            message, fds = self._mail.popleft()
             if isinstance(message, Exited):
                 self._bury(message)
                 continue
             if len(fds) != 2:
                 raise giving_up.no_descriptors(front=self._job.front)
             self._welcome(message, *fds)
-            self._mail.popleft()
 
     def _welcome(self, started: Started, sock_fd: int, pidfd: int) -> None:
         worker_id = started.worker_id
         self.new_interpreters = started.tainted_by
-        if worker_id not in self._links or self._links[worker_id].life != started.life:
-            self._links[worker_id] = _Link(worker_id, started.life, socket.socket(fileno=sock_fd))
-        link = self._links[worker_id]
+        link = self._links[worker_id] = _Link(worker_id, started.life, socket.socket(fileno=sock_fd))
         self._by_fd[link.channel.fileno()] = link
         self._poll.register(link.channel.fileno(), select.POLLIN)
         self._workers[worker_id].begin_life(started.pid, pidfd)
@@ -398,11 +398,12 @@ class Crew:
         if self._memory is not None:
             self._memory.look_again()  # a kill that was counted by now was this worker's
         self._unsettled.add(exited.worker_id)
-        self._mail.popleft()
         self._backlog.append(lost)
 
     def _drain(self, link: _Link) -> None:
         """What a worker finished before it ended, then nothing more from it."""
+        if link.channel.fileno() < 0:
+            return  # done before, and an interrupt came between that and its being forgotten
         while self._receive(link):
             pass
         self._stop_watching(link)
@@ -516,15 +517,18 @@ class Crew:
         self._waiting.clear()
         self._unwelcome.clear()
         self._mail.clear()
-        if self._control is not None:
-            self._unregister(self._control.fileno())
-            self._control.shutdown()
-            self._control.close()
-            self._control = None
-        if self._pidfd >= 0:
-            self._unregister(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
+        self._poll = select.poll()  # a handler that raised may have left something in the old one that is closed by now
+        if self._bell is not None:
+            self._poll.register(self._bell, select.POLLIN)
+        # Forgotten before it is closed: a handler that raises in between must not leave us with a descriptor that is
+        # closed, or somebody else's by then.
+        control, self._control = self._control, None
+        if control is not None:
+            control.shutdown()
+            control.close()
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd >= 0:
+            os.close(pidfd)
         if self._process is not None:
             self._process.join(_STOP_MARGIN_S)
             with contextlib.suppress(ValueError):  # still running, in the kernel: abandoned, never waited for
