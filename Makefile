@@ -1,4 +1,5 @@
-# Every target does its own set-up: a virtual environment in .venv with the versions of constraints.txt.
+# Every target does its own set-up: a virtual environment in .venv with the versions of constraints.txt, in which the demo
+# needs holdfast alone, and all others the tools as well.
 # ARGS is handed on: make test ARGS="-k slots", make demo ARGS="--workers 4", make bench ARGS="--help".
 
 PYTHON ?= python3
@@ -6,6 +7,7 @@ ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+USABLE := $(VENV)/.usable
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -14,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## bad samples, then speed: torch's loader and ours, side by side
+demo: $(USABLE) ## bad samples, then speed: torch's loader and ours, side by side
 	$(BIN)/python -m holdfast demo $(ARGS)
 
 test: lint ## all checks and all tests but the long ones
@@ -55,12 +57,16 @@ clean: ## remove the environments and the caches
 $(VENV)-dgl: | $(INSTALLED)
 	-$(BIN)/python -m pip install --disable-pip-version-check --no-deps --target $@ dgl==1.1.3
 
-# The stamp is touched last: an installation that was interrupted is done again.
-$(INSTALLED): pyproject.toml constraints.txt
+# A stamp is touched last: an installation that was interrupted is done again.
+$(USABLE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "holdfast needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)" >&2; \
 	    echo "Name another one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; \
 	    exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(INSTALLED): $(USABLE)
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[test,bench]'
 	@touch $@

@@ -15,6 +15,7 @@ import contextlib
 import gc
 import importlib.util
 import random
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -89,6 +90,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MINUTES",
         help="skip, and say so, what has not begun by then; the order of the files changes from day to day",
     )
+
+
+def pytest_configure() -> None:
+    """A shell lets what it runs in the background ignore SIGINT, and everything started from there ignores it too. Many
+    tests interrupt themselves or what they start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,7 +33,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.pool.mapping import FailedItem, map
     from holdfast.sharing.share import share
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "DataLoader",

@@ -78,7 +78,9 @@ def test_a_worker_that_crashes_once_changes_nothing(here: Path, script: str) -> 
     """The losses are those of plain Python without the crash, to the last digit; the crash is in a record."""
     program = [str(TRAINING / script), *(["out"] if script == "with_trainer.py" else [])]
     plain = losses(python(*program, cwd=here))
-    assert losses(holdfast_run(*program, cwd=here, PHOTOS=str(here / "crashed"))) == plain
+    done = holdfast_run(*program, cwd=here, PHOTOS=str(here / "crashed"))
+    assert losses(done) == plain
+    assert "prepare()" not in done.stderr  # Accelerate makes our loader anew, and the new one is ours
     assert (here / "crashed").exists()
     summary = summary_in(here)
     assert summary["incidents"] == {"segmentation fault": 1}
@@ -135,6 +137,28 @@ def test_disabled_it_is_torchs_loader(here: Path) -> None:
     assert "HOLDFAST_DISABLE is set" in done.stderr
     assert summary_in(here)["disabled"] is True
     assert not (here / "home").exists()
+
+
+# --- a loader of ours that is given to Accelerate -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_run", [False, True], ids=["python", "holdfast run"])
+def test_a_loader_that_becomes_torchs_is_warned_of(here: Path, is_run: bool) -> None:
+    """By Accelerate's prepare(), with what works in its place, once for the line that calls it. Under `holdfast run`,
+    which is one of the two, nothing is lost and nothing is said; nor where somebody else looks at the loader.
+    """
+    script = TRAINING / "ours_with_accelerate.py"
+    done = (holdfast_run if is_run else python)(str(script), cwd=here)
+    assert done.returncode == 0, done.stderr
+    [line] = [number for number, text in enumerate(script.read_text().splitlines(), 1) if "is warned of" in text]
+    is_warned = f"{script.name}:{line}: HoldfastWarning: Accelerate's prepare()" in done.stderr
+    assert is_warned == (not is_run)
+    assert done.stderr.count("HoldfastWarning") == is_warned
+    if is_warned:
+        assert "holdfast run train.py" in done.stderr
+        assert "do not pass the loader to prepare()" in done.stderr
+    made = "ours" if is_run else "torch's"
+    assert done.stdout.splitlines()[:3] == [f"prepared {made} 48", f"again {made} 48", "kept ours 48"]
 
 
 # --- processes that the script starts -----------------------------------------------------------------------------

@@ -129,13 +129,6 @@ ROWS = (
         ("9 native libraries use", "and 4 more", "-march=x86-64-v3"),
     ),
     Row(
-        "no decoder",
-        instructions,
-        instructions.Facts("x86-64-v3", "AMD", can_decode=False),
-        NOTE,
-        ("pip install 'holdfast[native]'",),
-    ),
-    Row(
         "no time for all",
         instructions,
         instructions.Facts("x86-64-v3", "AMD", looked_at=3, not_reached=5),

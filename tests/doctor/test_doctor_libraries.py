@@ -184,8 +184,6 @@ LOOKS_LIKE_IT = (
 
 
 def scanned(library: Path, flags: frozenset[str] = V3) -> instructions.Facts:
-    pytest.importorskip("elftools", reason="pip install 'holdfast[native]'")
-    pytest.importorskip("iced_x86", reason="pip install 'holdfast[native]'")
     return instructions.scan((Library(str(library), "fast"),), flags, budget_s=60.0)
 
 
@@ -242,9 +240,17 @@ def test_a_damaged_library_is_passed_over(tmp_path: Path) -> None:
 
 
 @on_x86_64_linux
+def test_a_library_is_not_called_good_without_what_decodes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken installation of ours is no damaged library: the check says that nothing could be checked."""
+    library = compile_library(tmp_path, AVX512, "-mavx512f")
+    monkeypatch.setitem(sys.modules, "iced_x86", None)
+    with pytest.raises(ImportError, match="iced_x86"):
+        scanned(library)
+
+
+@on_x86_64_linux
 def test_the_scan_ends_when_its_time_is_up(tmp_path: Path) -> None:
     """And says how much was not looked at."""
-    pytest.importorskip("elftools", reason="pip install 'holdfast[native]'")
     library = Library(str(compile_library(tmp_path, AVX512, "-mavx512f")))
     facts = instructions.scan((library, library), V3, budget_s=-1.0)
     assert (facts.looked_at, facts.not_reached) == (0, 2)
@@ -256,7 +262,6 @@ def test_the_scan_ends_when_its_time_is_up(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_no_library_that_is_installed_here_is_warned_of() -> None:
     """torch, numpy, scipy and pyarrow all have AVX-512, and all ask first."""
-    pytest.importorskip("iced_x86", reason="pip install 'holdfast[native]'")
     found = libraries.find(deep=False)
     facts = instructions.scan(found.libraries, V3, budget_s=math.inf)
     assert facts.unguarded == ()
@@ -267,6 +272,5 @@ def test_no_library_that_is_installed_here_is_warned_of() -> None:
 def test_the_check_looks_at_what_this_machine_lacks(tmp_path: Path) -> None:
     """By the flags of this very CPU: it warns exactly if AVX-512 is missing here."""
     library = compile_library(tmp_path, AVX512, "-mavx512f")
-    pytest.importorskip("iced_x86", reason="pip install 'holdfast[native]'")
     facts = instructions.look(OfThese(library))
     assert bool(facts.unguarded) == ("avx512f" not in cpu_flags())

@@ -220,15 +220,6 @@ def test_a_killed_worker_of_an_iterable_dataset_is_taken_up_where_it_was() -> No
     assert len(loader.incidents) == 1
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Also where these tests run in the background of a shell, which has SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("method", ["fork", "portable"])
 def test_an_interrupt_of_one_worker_is_told_as_such(method: str) -> None:
     """Not as an end that the user's code had made: it has gone through its exit hooks all the same."""

@@ -366,7 +366,7 @@ def test_without_numba_a_graph_can_be_made_and_the_loader_says_what_to_install()
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    assert "pip install 'holdfast[graph]'" in done.stdout
+    assert "pip install 'torch-holdfast[graph]'" in done.stdout
 
 
 @pytest.mark.long  # compiles

@@ -175,7 +175,7 @@ def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.M
     for name in [name for name in sys.modules if name.partition(".")[0] == "prometheus_client"]:
         monkeypatch.setitem(sys.modules, name, None)
     for needs_it in (lambda: holdfast.metrics.start(0), holdfast.metrics.collector):
-        with pytest.raises(ImportError, match=r"pip install 'holdfast\[metrics\]'"):
+        with pytest.raises(ImportError, match=r"pip install 'torch-holdfast\[metrics\]'"):
             needs_it()
 
 

@@ -579,14 +579,6 @@ def test_an_interrupt_that_leaves_the_block_ends_what_runs_and_cancels_what_wait
 
 def test_interrupts_of_workers_that_have_nothing_to_do_break_no_pool() -> None:
     """Ctrl-C in a notebook reaches every process of its kernel. More of them than deaths are allowed in a minute."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # where these tests run it may be ignored
-    try:
-        _interrupt_five_times()
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _interrupt_five_times() -> None:
     with ProcessPoolExecutor(1) as pool:
         pids = [pool.submit(calls.pid_of_worker).result(PATIENCE_S)]
         for count in range(1, 6):

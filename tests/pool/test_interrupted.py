@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.context import ForkProcess
 from typing import Any
 
@@ -23,14 +23,6 @@ from waits import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(150)
 FORK = multiprocessing.get_context("fork")
-
-
-@pytest.fixture(autouse=True)
-def interrupts_arrive() -> Iterator[None]:
-    """Where these tests run they may be ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_at_the_end_of_the_block_ends_what_runs_and_cancels_what_waits() -> None:

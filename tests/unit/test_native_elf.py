@@ -55,7 +55,6 @@ def test_what_is_no_elf_file_has_no_machine(tmp_path: Path, content: bytes) -> N
 @on_x86_64_linux
 def test_symbols_are_found_by_address(tmp_path: Path) -> None:
     """The function that covers it, from its first byte to its last, and none beyond."""
-    pytest.importorskip("elftools", reason="pip install 'holdfast[native]'")
     from elftools.elf.elffile import ELFFile
 
     library = compile_library(tmp_path, NULL_WRITE)
@@ -79,7 +78,6 @@ def test_a_place_in_the_file_has_an_address(tmp_path: Path) -> None:
 @on_x86_64_linux
 def test_a_library_that_was_built_anew_is_read_anew(tmp_path: Path) -> None:
     """In the same place, in a session that lasts: the old names and addresses would be told."""
-    pytest.importorskip("elftools", reason="pip install 'holdfast[native]'")
     path = str(compile_library(tmp_path, NULL_WRITE, "-Wl,-Ttext-segment=0x400000"))
     at = next(at for at in range(0x401000, 0x402000) if elf.symbol_at(path, at) == "write_to")
     assert elf.virtual_address(path, 0) == 0x400000
@@ -123,7 +121,7 @@ INSTRUCTIONS = {
 @pytest.mark.parametrize("code", INSTRUCTIONS)
 def test_an_instruction_and_what_it_needs(code: str) -> None:
     """In the words of /proc/cpuinfo."""
-    pytest.importorskip("iced_x86", reason="pip install 'holdfast[native]'")
+    pytest.importorskip("iced_x86", reason="there on x86-64 only")
     text, needs = INSTRUCTIONS[code]
     found = decode(bytes.fromhex(code), 0x1000)
     assert (found.text, set(found.needs)) == (text, needs)

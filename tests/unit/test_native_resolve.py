@@ -77,7 +77,7 @@ def test_a_replaced_library_is_not_read() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of ELF files")
-def test_without_the_libraries_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_is_named_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """The place is known all the same."""
     real = builtins.__import__
 
@@ -93,8 +93,8 @@ def test_without_the_libraries_it_says_how_to_get_them(monkeypatch: pytest.Monke
     assert resolved.place is not None
     assert resolved.place.library == path
     assert resolved.missing[1:] == (
-        "symbols: pip install 'holdfast[native]'",
-        "instruction: pip install 'holdfast[native]'",
+        "symbols: ImportError: elftools.elf.elffile",
+        "instruction: ImportError: iced_x86",
     )
 
 
@@ -150,7 +150,7 @@ def test_the_stack_of_a_process_that_is_gone() -> None:
 def test_without_py_spy_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert native_stack(os.getpid()) == ("", "native stack: pip install 'holdfast[native]', for py-spy")
+    assert native_stack(os.getpid()) == ("", "native stack: py-spy is not installed: pip install py-spy")
 
 
 def tool_that(folder: Path, does: str) -> str:

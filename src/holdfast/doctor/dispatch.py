@@ -7,7 +7,7 @@
     uses      any EVEX instruction, not only on zmm registers, that needs what is asked about
 
 x86 has no boundaries between instructions, and any byte may begin one. What looks like an instruction counts if code
-that is decoded from a little before comes to it. Needs pyelftools and iced-x86. Runs in: main process.
+that is decoded from a little before comes to it. Runs in: main process.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Code(NamedTuple):
 def find_use(path: str, lacking: Callable[[str], bool], deadline_s: float) -> Use | None:
     """The first unguarded use of a feature that `lacking` says this CPU has not; None: none, or it asks first.
 
-    Raises OutOfTime past the deadline, of `time.monotonic`; ImportError without the libraries that are needed.
+    Raises OutOfTime past the deadline, of `time.monotonic`.
     """
     from elftools.elf.elffile import ELFFile
 

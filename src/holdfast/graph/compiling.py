@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "neighbour sampling needs numba, which is not installed\n"
-        "  try   pip install 'holdfast[graph]'   or   pip install numba"
+        "  try   pip install 'torch-holdfast[graph]'   or   pip install numba"
     ) from error
 
 

@@ -9,10 +9,11 @@ Runs in: main process.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import torch.utils.data
@@ -33,6 +34,18 @@ from holdfast.workers import backends
 from holdfast.workers.crowding import warn_if_crowded
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+class _AskedByAccelerate:
+    """`_is_accelerate_prepared`, which Accelerate reads before it makes a new loader of this one's arguments.
+
+    False, and no property: an attribute of the instance that somebody sets is what is read afterwards.
+    """
+
+    def __get__(self, loader: DataLoader[Any] | None, owner: type) -> bool:
+        if loader is not None and not loader._disabled:
+            _warn_made_anew()
+        return False
 
 
 class DataLoader(torch.utils.data.DataLoader[T_co]):
@@ -60,6 +73,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         record: whether to keep a record of this run, in the user's state directory or `HOLDFAST_HOME`: when it began
             and ended, its incidents, a reading of rates and memory every few seconds. Nothing of any sample.
     """
+
+    _is_accelerate_prepared = _AskedByAccelerate()
 
     def __init__(  # noqa: PLR0917  (torch's signature)
         self,
@@ -224,3 +239,22 @@ def _warn_disabled() -> None:
             f"{options.DISABLE} is set: this process uses torch's own loader, and holdfast's arguments are ignored"
         )
         warnings.warn(message, HoldfastWarning, stacklevel=5)  # of who asks for an iterator, past torch and us
+
+
+def _warn_made_anew() -> None:
+    """At the line that calls Accelerate. Not if somebody else reads the attribute, as debuggers do, nor under `holdfast
+    run`, where the class that Accelerate makes its loaders of is ours.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    stacklevel = 3
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "accelerate":
+        frame, stacklevel = frame.f_back, stacklevel + 1
+    made = getattr(sys.modules.get("accelerate.data_loader"), "DataLoader", torch.utils.data.DataLoader)
+    if stacklevel > 3 and not issubclass(made, DataLoader):
+        message = (
+            "Accelerate's prepare() makes a plain torch DataLoader of this one, without holdfast, whose arguments are "
+            "ignored. Either start the script with `holdfast run train.py`, under which prepare() makes a holdfast "
+            "loader with the options of that command, or do not pass the loader to prepare(): use "
+            "DataLoader(..., device=accelerator.device), with sampler=DistributedSampler(dataset) for several processes"
+        )
+        warnings.warn(message, HoldfastWarning, stacklevel=stacklevel)

@@ -5,7 +5,7 @@
 
     counted.py ──► families.py (pure: names, meanings, values) ──► collector.py ──► server.py
 
-Needs prometheus-client: pip install 'holdfast[metrics]'. Neither torch nor that is imported before it is needed.
+Needs prometheus-client: pip install 'torch-holdfast[metrics]'. Neither torch nor that is imported before it is needed.
 """
 
 from holdfast.metrics.collector import Collector, collector

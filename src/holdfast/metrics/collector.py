@@ -44,7 +44,7 @@ def require() -> Any:
     try:
         import prometheus_client.core
     except ImportError as error:
-        said = "holdfast.metrics needs prometheus-client, which is not installed: pip install 'holdfast[metrics]'"
+        said = "holdfast.metrics needs prometheus-client, which is not installed: pip install 'torch-holdfast[metrics]'"
         raise ImportError(said, name="prometheus_client") from error
     return prometheus_client.core
 

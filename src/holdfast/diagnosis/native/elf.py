@@ -1,6 +1,6 @@
 """What an ELF file says: its machine, where its parts are loaded to, and the function at an address.
 
-Headers are read by hand, so they are known wherever there is a file; symbols by pyelftools, where it is installed.
+Headers are read by hand, so they are known wherever there is a file; symbols by pyelftools.
 Files are read in the main process after a crash: nothing of a library is run or loaded.
 
 Runs in: main process.
@@ -99,7 +99,7 @@ def _loads(path: str, _: _Version) -> tuple[_Load, ...]:
 def symbol_at(path: str, address: int) -> str:
     """The function that the address is in, demangled where c++filt can; "" where the library has no symbol there.
 
-    Raises ImportError without pyelftools. Tens of milliseconds for the largest libraries.
+    Tens of milliseconds for the largest libraries.
     """
     return _symbol_at(path, _version(path), address)
 

@@ -33,7 +33,7 @@ class NativeStackRequest:
         self.descriptors: list[int] = []  # what it writes to, and what it says of errors
         tool = _find_tool()
         if tool is None:
-            self._why_not = "native stack: pip install 'holdfast[native]', for py-spy"
+            self._why_not = "native stack: py-spy is not installed: pip install py-spy"
             return
         try:
             for _ in range(2):

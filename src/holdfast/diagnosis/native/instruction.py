@@ -1,7 +1,7 @@
 """One instruction of a library: its text, the CPU features it needs, and whether a compiler put it there as a trap.
 
-Decoded by iced-x86, where it is installed: of the decoders tried, the one that names the features of all instructions
-rightly. A trap is recognised without it.
+Decoded by iced-x86, which is installed on x86-64 only: of the decoders tried, the one that names the features of all
+instructions rightly. A trap is recognised without it.
 
 Runs in: main process.
 """

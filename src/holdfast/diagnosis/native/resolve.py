@@ -3,7 +3,7 @@
     Evidence (frame, mappings) ──► mapping ──► library and offset ──► symbol
                                                              └──────► instruction ──► needs, lacks, is_trap
 
-Each step goes as far as it can; one that cannot is named in `missing`, with what would make it possible. Whatever the
+Each step goes as far as it can; one that cannot is named in `missing`, with the reason. Whatever the
 input, nothing is raised: a diagnosis with less in it is better than none. Files are read here, so this runs where it
 does not delay a replacement worker.
 
@@ -20,7 +20,6 @@ from holdfast.diagnosis.evidence import Evidence, Frame, Mapping, Place
 from holdfast.diagnosis.native import cpu, elf, instruction
 from holdfast.diagnosis.native.mappings import mapping_at
 
-_HOW_TO_GET = "pip install 'holdfast[native]'"
 _DELETED = " (deleted)"
 
 _T = TypeVar("_T")
@@ -87,8 +86,6 @@ def _with_instruction(place: Place, in_file: int, notes: list[str]) -> Place:
 def _attempt(what: str, notes: list[str], step: Callable[[], _T], otherwise: _T) -> _T:
     try:
         return step()
-    except ImportError:
-        notes.append(f"{what}: {_HOW_TO_GET}")
     except Exception as error:
         notes.append(f"{what}: {_words(error)}")
     return otherwise

@@ -1,14 +1,12 @@
 """Native libraries that use AVX-512 without asking the CPU first, where the CPU does not have all of it.
 
-The rule is in `dispatch.py`. Needs pyelftools and iced-x86; a CPU that has what compilers use of AVX-512 is looked at
-closer only with --deep.
+The rule is in `dispatch.py`. A CPU that has what compilers use of AVX-512 is looked at closer only with --deep.
 
 Runs in: main process.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from dataclasses import dataclass
 
@@ -31,8 +29,6 @@ _V4 = "x86-64-v4"
 class Facts:
     level: str
     cpu_name: str = ""
-    can_decode: bool = True
-    """Whether pyelftools and iced-x86 are there."""
     is_looked_for: bool = True
     """False: this CPU has AVX-512, and nobody asked for more."""
     looked_at: int = 0
@@ -44,10 +40,9 @@ class Facts:
 
 def look(scope: Scope) -> Facts:
     level, name = cpu.cpu_level(), cpu.cpu_name()
-    can_decode = all(importlib.util.find_spec(module) is not None for module in ("elftools", "iced_x86"))
     is_looked_for = bool(level) and (scope.deep or level != _V4)
-    if not can_decode or not is_looked_for:
-        return Facts(level, name, can_decode, is_looked_for)
+    if not is_looked_for:
+        return Facts(level, name, is_looked_for)
     budget_s = _DEEP_BUDGET_S if scope.deep else _BUDGET_S
     return scan(scope.libraries.libraries, cpu.cpu_flags(), budget_s)
 
@@ -61,6 +56,8 @@ def scan(libraries: tuple[Library, ...], flags: frozenset[str], budget_s: float)
             use = dispatch.find_use(library.path, lambda word: word not in flags, deadline)
         except dispatch.OutOfTime:
             break
+        except ImportError:  # of what decodes them: nothing could be looked at
+            raise
         except Exception:  # a damaged file: whoever loads it will say so
             use = None
         looked_at += 1
@@ -69,7 +66,6 @@ def scan(libraries: tuple[Library, ...], flags: frozenset[str], budget_s: float)
     return Facts(
         cpu.level_of(flags),
         cpu.cpu_name(),
-        True,
         True,
         looked_at,
         tuple(unguarded),
@@ -83,8 +79,6 @@ def judge(facts: Facts) -> list[Finding]:
         return [ok(NAME, "not an x86_64 CPU: there is no AVX-512 to look for")]
     if not facts.is_looked_for:
         return [ok(NAME, f"{facts.cpu_name or 'this CPU'} has AVX-512; its rarer parts are looked for with --deep")]
-    if not facts.can_decode:
-        return [_cannot_decode(facts)]
     return [*_unguarded(facts), *_out_of_time(facts)] or [
         ok(NAME, f"{plural(facts.looked_at, 'library')}: none uses AVX-512 that this CPU lacks without asking first")
     ]
@@ -133,14 +127,3 @@ def _out_of_time(facts: Facts) -> list[Finding]:
             remedy=("holdfast doctor --deep  # takes up to two minutes",),
         )
     ]
-
-
-def _cannot_decode(facts: Facts) -> Finding:
-    return Finding(
-        NAME,
-        Level.NOTE,
-        "native code was not looked at: pyelftools and iced-x86 are not both installed",
-        evidence=(f"{facts.cpu_name or 'this CPU'} is {facts.level}, and libraries may have been built for more",),
-        consequence="a library that needs AVX-512 is not found here; and crashes are diagnosed without the instruction",
-        remedy=("pip install 'holdfast[native]'",),
-    )

@@ -47,7 +47,7 @@ def _version(facts: Facts) -> list[Finding]:
             f"Python {facts.version} is older than holdfast knows",
             evidence=(f"sys.version is {facts.version}; 3.11 is the oldest",),
             consequence="holdfast does not run on it",
-            remedy=("python3.11 -m venv .venv && .venv/bin/pip install holdfast",),
+            remedy=("python3.11 -m venv .venv && .venv/bin/pip install torch-holdfast",),
         )
     ]
 
