@@ -224,33 +224,23 @@ def test_a_stop_is_no_hang_though_the_time_for_a_sample_is_shorter_than_the_grac
         assert ["stopped" in incident.cause for incident in loader.incidents] == [True]
 
 
-class Talkative(IterableDataset[torch.Tensor]):
-    """With each batch it tells of a state that is as large as a message allows."""
+class Talkative(IterableDataset[tuple[int, bytes]]):
+    """Its batches are as large as a message allows."""
 
-    def __init__(self) -> None:
-        self.next = 0
-
-    def state_dict(self) -> Any:
-        return self.next, os.urandom(30_000)
-
-    def load_state_dict(self, state: Any) -> None:
-        self.next = state[0]
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        while self.next < 400:
-            self.next += 1
-            yield torch.tensor(self.next - 1)
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        for number in range(400):
+            yield number, os.urandom(15_000)
 
 
 def test_a_worker_that_waits_for_the_main_process_is_no_hang(tmp_path: Path) -> None:
     """During a long training step nobody reads what it sends, and there is room for so much only."""
     options: dict[str, Any] = {"num_workers": 1, "prefetch_factor": 400, "sample_timeout": 2.0, "max_retries": 0}
-    with DataLoader(Talkative(), 1, **options) as loader:
+    with DataLoader(Talkative(), None, **options) as loader:
         iterator = iter(loader)
-        first = int(next(iterator))
+        first, _ = next(iterator)
         board = iterator._backend._board
         wait_until(lambda: board.doing(0).phase is Phase.HAND_OVER, PATIENCE_S, "a worker that has to wait")
         ticks = board.ticks()
         wait_until(lambda: board.ticks() > ticks + 8, PATIENCE_S, "a while")  # five are the time for a sample
-        assert [first, *(int(value) for value in iterator)] == list(range(400))
+        assert [first, *(number for number, _ in iterator)] == list(range(400))
         assert list(loader.incidents) == []

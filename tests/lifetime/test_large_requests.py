@@ -1,7 +1,8 @@
-"""Requests of an unusual size: very many indices, very deep prefetching, more workers than cores."""
+"""Requests of an unusual size: very many indices, huge samples, very deep prefetching, more workers than cores."""
 
 from __future__ import annotations
 
+import psutil
 import pytest
 import torch
 from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSampler
@@ -88,3 +89,30 @@ def test_more_workers_than_batches_is_no_trouble() -> None:
     """Workers without work are started, stay idle and end."""
     with DataLoader(Numbers(6), batch_size=2, num_workers=8) as loader:
         assert torch.equal(torch.cat(list(loader)), numbers(0, 6, 4))
+
+
+class Huge(Dataset[bytes | str]):
+    """Over 2 GiB of bytes, then of text."""
+
+    NBYTES = (1 << 31) + 5
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> bytes | str:
+        data = bytes(self.NBYTES)
+        return data if index == 0 else data.decode("ascii")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_sample_may_have_more_than_two_gibibytes_of_bytes_or_text() -> None:
+    """As with torch: marshal, which describes batches, takes less. Takes some 7 GB of memory."""
+    if psutil.virtual_memory().available < 12 << 30:
+        pytest.skip("needs 12 GiB of memory that is free")
+    with DataLoader(Huge(), batch_size=None, num_workers=1, prefetch_factor=1) as loader:
+        for value, kind in zip(loader, (bytes, str), strict=True):
+            assert type(value) is kind
+            assert len(value) == Huge.NBYTES
+            assert len(set(value[:: 1 << 20]) | set(value[-9:])) == 1
+            del value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import marshal
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -174,6 +176,21 @@ def test_a_layout_larger_than_the_slot_is_spilled() -> None:
     batch = [f"{k:>10000}" for k in range(500)]
     assert travel(batch, pool) == batch
     assert travel([batch, torch.ones(3)], pool)[0] == batch
+    pool.close()
+
+
+@pytest.mark.parametrize("batch", [b"b" * 5 * MB, "ä" * 5 * MB, [b"b" * 3 * MB, torch.ones(3), "c" * 3 * MB]], ids=type)
+def test_bytes_and_text_may_be_larger_than_what_marshal_takes(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its limit is 2 GiB, here 1 MiB."""
+
+    def dumps(value: tuple[Any, ...]) -> bytes:
+        if any(isinstance(part, bytes) and len(part) > MB for part in value):
+            raise ValueError("unmarshallable object")
+        return marshal.dumps(value)
+
+    monkeypatch.setattr(layout, "marshal", types.SimpleNamespace(dumps=dumps, loads=marshal.loads))
+    pool = SlotPool(warm_slots=4)
+    assert str(travel(batch, pool)) == str(batch)
     pool.close()
 
 

@@ -78,8 +78,23 @@ def test_a_replacement_is_told_what_its_own_predecessor_said_last(case: Case) ->
     case.heard(1, 7, generators={"torch": b"x"})
     case.heard(0, 2, generators={"torch": b"b"}, stream_state=b"s2")
     generators = {"torch": b"b", "numpy": b"n"}
-    assert case.restored(0) == Progress(generators, {"torch": b"0"}, 2, 16, b"s2", 2, 8)
+    state = {"stream_state": b"s2", "state_units": 2, "state_elements": 16, "at_state": generators}
+    assert case.restored(0) == Progress(generators, {"torch": b"0"}, 2, 16, unit_size=8, **state)
     assert (case.progress.elements(0), case.progress.elements(1)) == (16, 56)
+
+
+def test_a_state_stays_that_of_the_unit_it_came_with(case: Case) -> None:
+    """With its random numbers: those of a generator that nobody had used by then are those of the epoch's start."""
+    at_epoch_start = {"torch": b"0", "random": b"r"}
+    case.heard(0, 2, generators={"torch": b"a"}, at_epoch_start=at_epoch_start, stream_state=b"s")
+    case.heard(0, 3, generators={"torch": b"b", "random": b"q"})
+    case.heard(0, 4, generators={"torch": b"c"})
+    told = case.restored(0)
+    assert (told.units, told.elements, told.generators) == (4, 32, {"torch": b"c", "random": b"q"})
+    assert (told.stream_state, told.state_units, told.state_elements) == (b"s", 2, 16)
+    assert told.at_state == {"torch": b"a", "random": b"r"}
+    case.begin_epoch()
+    assert case.restored(0).stream_state == b""
 
 
 def test_with_a_new_epoch_iterables_start_anew_and_random_numbers_go_on(case: Case) -> None:
@@ -94,14 +109,15 @@ def test_what_comes_late_of_the_epoch_before_changes_random_numbers_only(case: C
     """A persistent worker that finishes what nobody waits for any more."""
     case.heard(0, 1, generators={"torch": b"a"})
     case.heard(0, 9, generators={"torch": b"b"}, stream_state=b"old", at_epoch_start={"torch": b"old"}, now=False)
-    assert case.restored(0) == Progress({"torch": b"b"}, {}, 1, 8, b"", 1, 8)
+    assert case.restored(0) == Progress({"torch": b"b"}, {}, 1, 8, unit_size=8)
 
 
 def test_a_unit_whose_collation_kills_is_passed_over_each_in_its_place(case: Case) -> None:
     """The elements are taken, not collated; the state is that before it."""
     case.heard(0, 2, stream_state=b"s")
     case.progress.pass_over_collate(0, 8)
-    assert case.restored(0) == Progress({}, {}, 3, 16, b"s", 2, 8, (2,), passed=8)
+    state = {"stream_state": b"s", "state_units": 2, "state_elements": 16, "at_state": {}}
+    assert case.restored(0) == Progress({}, {}, 3, 16, unit_size=8, uncollated=(2,), passed=8, **state)
     case.heard(0, 4)
     case.progress.pass_over_collate(0, 8)
     assert case.restored(0).uncollated == (2, 4)
@@ -126,6 +142,15 @@ def test_an_iterable_that_has_ended_is_not_run_again(case: Case) -> None:
     told = case.restored(0, goes_on=False)
     assert told.has_ended
     assert told.generators == {"torch": b"a"}
+
+
+def test_an_iterable_that_ended_with_its_last_batch_is_not_run_again(case: Case) -> None:
+    """Its worker was lost before it could say so with a unit of its own. In the next epoch it starts anew."""
+    case.heard(0, 3, has_ended=True)
+    assert case.restored(0).has_ended
+    assert not case.restored(1).has_ended
+    case.begin_epoch()
+    assert not case.restored(0).has_ended
 
 
 def test_a_large_progress_travels_in_a_slot_that_is_free_again_when_it_was_heard(case: Case) -> None:

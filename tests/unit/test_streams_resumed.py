@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from holdfast.workers import streams
 from holdfast.workers.attempts import Care
 from holdfast.workers.board import private_row
 from holdfast.workers.messages import Progress
-from holdfast.workers.streams import IterableFetcher, StreamEnded
+from holdfast.workers.streams import IterableFetcher, StateTimer, StreamEnded
 
 from .jobs import job, where
 
@@ -132,6 +133,91 @@ def test_a_dataset_is_asked_for_one_iterator(make: Callable[[], Any], monkeypatc
     assert len(calls) == 2
 
 
+@given(make=st.sampled_from(STATEFUL), taken=st.integers(0, 5), since=st.integers(0, 6))
+def test_a_stream_goes_on_from_an_older_state(make: Callable[[], Any], taken: int, since: int) -> None:
+    """What came since it was taken is run again, for nothing; also when that was the end."""
+    first = opened(make())
+    for _ in range(taken):
+        first.fetch([None, None])
+    state = first.state()
+    for _ in range(since):
+        with contextlib.suppress(StreamEnded):
+            first.fetch([None, None])
+    progress = Progress({}, {}, units=first.units, elements=first.elements, unit_size=2)
+    again = opened(make(), state)
+    again.units, again.elements = taken, 2 * taken
+    again.run_up_to(progress, None)
+    assert (again.units, again.elements) == (first.units, first.elements)
+    assert rest(again) == rest(first)
+
+
+def test_a_state_is_due_when_it_costs_a_hundredth_of_the_time() -> None:
+    """The first at once, the next after a hundred times as long as that took."""
+    timer = StateTimer()
+    assert timer.is_due(5_000)
+    timer.took(5_000, 5_030)
+    assert not timer.is_due(5_030)
+    assert not timer.is_due(8_029)
+    assert timer.is_due(8_030)
+    timer.took(9_000, 9_001)
+    assert not timer.is_due(9_100)
+    assert timer.is_due(9_101)
+
+
+class Laborious(ByGenerator):
+    """By `clock` a state takes 10 ns."""
+
+    def __init__(self, clock: list[int]) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def state_dict(self) -> dict[str, int]:
+        self.clock[0] += 10
+        return super().state_dict()
+
+
+def test_a_state_is_taken_when_it_is_due_or_needed_and_not_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it may be that of a new start. One that is taken because it is needed has its price too."""
+    clock = [7]
+    monkeypatch.setattr(streams, "monotonic_ns", lambda: clock[0])
+    one = opened(Laborious(clock))
+
+    def has_state(elapsed_ns: int, *, is_needed: bool = False) -> bool:
+        one.fetch([None] * 2)
+        clock[0] += elapsed_ns
+        return one.due_state(is_needed=is_needed) != b""
+
+    assert has_state(0)
+    assert not has_state(999)
+    assert has_state(0, is_needed=True)
+    assert not has_state(999)
+    assert has_state(1)
+    assert not one.has_ended
+    with pytest.raises(StreamEnded):
+        one.fetch([None] * 2)
+    assert one.has_ended
+    clock[0] += 1 << 40
+    assert one.due_state(is_needed=True) == b""
+
+
+def test_a_short_last_unit_says_that_it_was_the_last() -> None:
+    """The iterable has ended with it, though it is a batch like others."""
+    one = opened(ByIterator())
+    ended = []
+    for _ in range(3):
+        one.fetch([None] * 4)
+        ended.append(one.has_ended)
+    assert ended == [False, False, True]
+
+
+def test_a_state_too_large_for_a_message_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is run again, then, as one that knows no state."""
+    monkeypatch.setattr(streams, "_LARGEST_STATE_BYTES", 20)
+    one = opened(ByGenerator())
+    assert one.state() == b""
+    assert not one.knows_state
+
+
 def test_a_stream_without_a_state_has_none() -> None:
     """It will be run again from the start."""
     assert opened(Plain()).state() == b""
@@ -159,6 +245,19 @@ def test_a_stream_that_died_is_not_taken_up_after_that(on_error: str, units: int
         again = opened(Dying(), care=Care(on_error))
         again.run_up_to(progress, None)
         assert fate(again) == fate(before)
+
+
+@pytest.mark.parametrize(("on_error", "units"), [("raise", 2), ("skip", 2), ("skip", 3)])
+def test_a_stream_that_died_dies_again_from_an_older_state(on_error: str, units: int) -> None:
+    """What it raised, if it was delivered, is not raised once more."""
+    before = opened(Dying(), care=Care(on_error))
+    lived(before, 1)
+    state = before.state()
+    progress, _ = lived(before, units - 1)
+    again = opened(Dying(), state, care=Care(on_error))
+    again.units, again.elements = 1, 2
+    again.run_up_to(progress, None)
+    assert fate(again) == fate(before)
 
 
 def fate(one: IterableFetcher) -> list[str]:

@@ -66,14 +66,20 @@ class WorkersProgress:
             return
         old = run.progress
         run.last_elements, run.passed = range(old.elements + run.passed, aside.elements), 0
-        run.progress = old._replace(
+        new = run.progress = old._replace(
             at_epoch_start=aside.at_epoch_start or old.at_epoch_start,
             units=aside.units,
             elements=aside.elements,
-            stream_state=aside.stream_state,
-            state_units=aside.units,
             cut=(*old.cut, (aside.units - 1, aside.cut)) if aside.cut >= 0 else old.cut,
+            has_ended=aside.has_ended,
         )
+        if aside.stream_state:
+            run.progress = new._replace(
+                stream_state=aside.stream_state,
+                state_units=aside.units,
+                state_elements=aside.elements,
+                at_state={**new.at_epoch_start, **self._generators[worker_id]},
+            )
 
     def elements(self, worker_id: int) -> int:
         """How many elements a worker's iterable has given in this epoch."""
@@ -107,7 +113,7 @@ class WorkersProgress:
 
     def _send(self, worker_id: int, run: _Run, *, has_ended: bool) -> None:
         self._free(worker_id)
-        generators = self._generators[worker_id]
+        generators, has_ended = self._generators[worker_id], has_ended or run.progress.has_ended
         progress = run.progress._replace(generators=generators, has_ended=has_ended, passed=run.passed)
         data, slot = pack_progress(run.epoch, progress), None
         if len(data) > _INLINE:

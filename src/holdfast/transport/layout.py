@@ -185,7 +185,9 @@ def encode(
         structure, encoding = _pickle_with(by_value, batch, writer)
     storages, tensors = _place(encoding) if encoding.tensors or encoding.storages else ((), ())
     whole, buffers, out_of_band = len(encoding.storages), tuple(encoding.buffers), tuple(encoding.out_of_band)
-    packed = marshal.dumps((structure, storages, whole, tensors, buffers, out_of_band))
+    # A large structure, which may hold any amount of bytes and text, lies apart: marshal takes less than 2 GiB of it.
+    placed = structure if len(structure) <= _INLINE_LAYOUT else writer.write(structure)
+    packed = marshal.dumps((placed, storages, whole, tensors, buffers, out_of_band))
     return packed if len(packed) <= _INLINE_LAYOUT else writer.write(packed)
 
 
@@ -349,9 +351,8 @@ def _typed_storage(untyped: torch.UntypedStorage, dtype: torch.dtype) -> torch.T
 
 def decode(packed: bytes | Range, areas: Sequence[Area], pool: Lender[Area]) -> Any:
     """Rebuild a batch as views of its slots. The slots are the pool's business again when the views are gone."""
-    structure, ranges, whole, rows, buffers, out_of_band = marshal.loads(
-        packed if isinstance(packed, bytes) else areas[packed[0]].peek(packed[1], packed[2])
-    )
+    placed, ranges, whole, rows, buffers, out_of_band = marshal.loads(_bytes_at(packed, areas))
+    structure = _bytes_at(placed, areas)
     if not (ranges or buffers or out_of_band or rows):
         return pickle.loads(structure)
     if not whole and all(row[0] == k and row[4] is None for k, row in enumerate(rows)):
@@ -366,8 +367,12 @@ def decode(packed: bytes | Range, areas: Sequence[Area], pool: Lender[Area]) -> 
     return _load(structure, tensors, storages, arrays, [_build_buffer(rng, areas, pool) for rng in out_of_band])
 
 
+def _bytes_at(place: bytes | Range, areas: Sequence[Readable]) -> bytes | memoryview:
+    return place if isinstance(place, bytes) else areas[place[0]].peek(place[1], place[2])
+
+
 def _load(
-    structure: bytes,
+    structure: bytes | memoryview,
     tensors: list[Tensor],
     storages: list[torch.UntypedStorage],
     buffers: list[Any],

@@ -116,13 +116,15 @@ class Progress(NamedTuple):
     at_epoch_start: dict[str, bytes]  # the same when the epoch began, for an iterable that is run again from there
     units: int = 0  # of an iterable, in this epoch
     elements: int = 0  # the same: taken from the iterator, delivered or passed over
-    stream_state: bytes = b""  # what the iterable's own state_dict() gave
+    stream_state: bytes = b""  # what the iterable's own state_dict() gave when it was last taken
     state_units: int = 0  # after so many units
     unit_size: int = 0
     uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
     passed: int = 0  # elements of those of them that the worker had not told of
     cut: tuple[tuple[int, int], ...] = ()  # units that ended with an exception, and how many elements each took
-    has_ended: bool = False  # the iterable, in this epoch
+    has_ended: bool = False  # the iterable, in this epoch: it is not run again
+    state_elements: int = 0  # taken from the iterator when its state was taken
+    at_state: dict[str, bytes] | None = None  # random states at that time, for what is run again from there
 
 
 def pack_restore(where_from: bytes | SlotRef) -> bytes:
@@ -185,11 +187,12 @@ class Aside(NamedTuple):
     at_epoch_start: dict[str, bytes]
     units: int
     elements: int
-    stream_state: bytes
+    stream_state: bytes  # empty: not taken with this unit, or there is none
     bad: tuple[tuple[Any, ...], ...]  # BadSample
     grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
     cut: int = -1  # elements of an iterable that the unit took, if it ended with an exception
     slow: tuple[tuple[int, int], ...] = ()  # position and nanoseconds of samples that took longer than any before
+    has_ended: bool = False  # the iterable, though this unit may still be a batch
 
 
 ARGUMENTS_KEPT = b"kept"

@@ -1,7 +1,8 @@
 """Loading one unit of an iterable dataset: the next elements of this worker's own iterator.
 
-A worker that replaces another takes the stream up where the other's last finished unit left it: by the iterable's own
-`state_dict`, or by running it again from the start of the epoch, with the random numbers it had then.
+A worker that replaces another takes the stream up where the other's last finished unit left it: from the iterable's own
+`state_dict`, which is taken from time to time, else from the start of the epoch. What lies between is run again, with
+the random numbers it had then. A stream that has ended is not run again: its state may be that of a new start.
 
 An element that raises can be passed over only if the iterator goes on after it. A generator does not: then the stream
 ends with that exception, after the elements that came before it.
@@ -29,10 +30,25 @@ from holdfast.workers.job import Job
 from holdfast.workers.messages import BadSample, Progress
 
 _HOLE: Any = object()  # an element that was passed over
+_REST_PER_STATE = 100  # time from one state to the next, as a multiple of the time that taking one needs
+_LARGEST_STATE_BYTES = 1 << 30  # it travels in a message, which cannot be larger than 2 GiB
 
 
 class StreamEnded(Exception):
     """This worker's iterable has no more elements."""
+
+
+class StateTimer:
+    """Says when a state is due: at once, and then as often as costs a hundredth of the time. Pure."""
+
+    def __init__(self) -> None:
+        self._due_ns = 0
+
+    def is_due(self, now_ns: int) -> bool:
+        return now_ns >= self._due_ns
+
+    def took(self, began_ns: int, ended_ns: int) -> None:
+        self._due_ns = ended_ns + _REST_PER_STATE * (ended_ns - began_ns)
 
 
 class IterableFetcher:
@@ -51,6 +67,7 @@ class IterableFetcher:
         self._ended = False
         self._broken_by: Exception | None = None
         self._has_died = False  # the iterator, of an exception
+        self._state_timer = StateTimer()
         self.bad: list[BadSample] = []
         self.is_timed = False  # each element alone, from the next unit on
         self.times: list[tuple[int, int]] = []  # of the last unit, if so: place in the worker's stream, and nanoseconds
@@ -67,6 +84,11 @@ class IterableFetcher:
     def knows_state(self) -> bool:
         """Whether another worker can take it up without running it again."""
         return self._stateful is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing more to come, neither an element nor an exception."""
+        return self._ended and self._broken_by is None
 
     def fetch(self, indices: Any, places: Sequence[int] = (0,), *, one_by_one: bool = False) -> Any:
         """Elements of one unit, not collated. Sets `bad`. The indices say only how many."""
@@ -159,6 +181,15 @@ class IterableFetcher:
 
     # -- taking up where another left ------------------------------------------------------------------------------
 
+    def due_state(self, *, is_needed: bool) -> bytes:
+        """The state, if it may be taken again or is needed in any case. After the end it may be that of a new start."""
+        began_ns = monotonic_ns()
+        if self._ended or not (is_needed or self._state_timer.is_due(began_ns)):
+            return b""
+        state = self.state()
+        self._state_timer.took(began_ns, monotonic_ns())
+        return state
+
     def state(self) -> bytes:
         """What the iterable's own state_dict() gives now; nothing if it has none.
 
@@ -168,10 +199,13 @@ class IterableFetcher:
         if self._stateful is None or self._has_died:
             return b""
         try:
-            return pickle.dumps((self._stateful is self._iterator, self._stateful.state_dict()))
+            state = pickle.dumps((self._stateful is self._iterator, self._stateful.state_dict()))
         except Exception:
+            state = b""
+        if not 0 < len(state) <= _LARGEST_STATE_BYTES:
             self._stateful = None  # it means something else, or cannot be sent: without us nobody would have called it
             return b""
+        return state
 
     def run_up_to(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
         """Do again, for nothing, what another worker did in this epoch. `collate` may draw random numbers, too.
@@ -194,11 +228,13 @@ class IterableFetcher:
                 f"the iterable dataset gave {self.elements} elements when it was run again, and {given} before"
             )
         if self._broken_by is not None:
-            self._broken_by.add_note(
+            note = (
                 f"raised when this worker ran the iterable dataset again, up to element {given}, in place of a worker\n"
-                f"that was lost: its part ends here. An iterable that has state_dict() and load_state_dict() goes on\n"
-                f"from where it was."
+                f"that was lost: its part ends here."
             )
+            if not self.knows_state:
+                note += " An iterable that has state_dict() and load_state_dict() goes on\nfrom where it was."
+            self._broken_by.add_note(note)
 
     def _run_again(self, progress: Progress, collate: Callable[[Any], object] | None) -> None:
         """A unit of which a batch was made, or could have been."""

@@ -210,9 +210,14 @@ class Worker:
     def _open_stream(self, job: Job, generators: GeneratorStates, progress: Progress | None) -> IterableFetcher:
         progress = progress or Progress({}, {})
         self._at_epoch_start = generators.read()
+        if progress.has_ended:  # not run again, nor from its state: that may be one of a new start by now
+            fetcher = IterableFetcher(dataclasses.replace(job, dataset=()), self._row, self._where, worker_id=self._id)
+            fetcher.units, fetcher.elements = progress.units, progress.elements
+            return fetcher
         fetcher = IterableFetcher(job, self._row, self._where, worker_id=self._id, state=progress.stream_state)
         if progress.stream_state:
-            fetcher.units, fetcher.elements = progress.state_units, progress.elements
+            fetcher.units, fetcher.elements = progress.state_units, progress.state_elements
+            generators.restore(progress.at_state or {})
         fetcher.run_up_to(progress, None if _draws_nothing(job.collate_fn) else job.collate_fn)
         return fetcher
 
@@ -266,11 +271,8 @@ class Worker:
         self._enter(epoch)
         if self._generators is None:
             return
-        if progress.has_ended or not progress.units:
+        if not progress.units:
             self._generators.restore(progress.generators)
-        if progress.has_ended:
-            self._ended = True
-        elif not progress.units:
             self._begin_epoch(progress)  # what it draws has not been told yet: it is drawn again, and counts
         else:
             self._generators.restore(progress.at_epoch_start)
@@ -298,6 +300,9 @@ class Worker:
         self._writer.begin(self._area(unit.slot))
         self._writer.begin_fetch()
         outcome = self._fetch(unit)
+        self._units_done += 1
+        if self._job is not None and self._units_done == self._job.recycle_after:
+            row[LEAVE] = 1
         stages.send()
         row[PHASE] = Phase.SEND
         try:
@@ -312,9 +317,6 @@ class Worker:
             self._send(unit, outcome)
         finally:
             self._writer.end()
-        self._units_done += 1
-        if self._job is not None and self._units_done == self._job.recycle_after:
-            row[LEAVE] = 1
 
     def _fetch(self, unit: Unit) -> Outcome:
         """A batch, a failure, or the end of the stream."""
@@ -467,13 +469,15 @@ class Worker:
         if isinstance(self._fetcher, IterableFetcher):
             stream = self._fetcher
             at_start, self._at_epoch_start = self._at_epoch_start, {}
-            counts, cut = (stream.units, stream.elements, stream.state()), stream.cut
+            # Who takes over when it leaves, or is refused memory for what it keeps, is to run nothing again.
+            state = stream.due_state(is_needed=bool(self._row[LEAVE] or limits.kept_bytes()))
+            counts, cut, has_ended = (stream.units, stream.elements, state), stream.cut, stream.has_ended
         elif generators or bad or slow or grown is not None:
-            at_start, counts, cut = {}, (0, 0, b""), -1
+            at_start, counts, cut, has_ended = {}, (0, 0, b""), -1, False
         else:
             return b""
         trouble = tuple(map(tuple, bad)), tuple(grown or ()), cut
-        return messages.pack_aside(Aside(generators, at_start, *counts, *trouble, slow))
+        return messages.pack_aside(Aside(generators, at_start, *counts, *trouble, slow, has_ended))
 
     # -- small things ----------------------------------------------------------------------------------------------
 
