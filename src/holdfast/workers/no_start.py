@@ -79,10 +79,11 @@ def _in_import(evidence: Evidence, importing: str | None, missing: tuple[str, ..
     found = inquiry.diagnose(evidence)
     ended = signs.ended(evidence) if evidence.exit_code is not None else "made no progress"
     where, again = _place(importing)
-    said = signs.died_of_exception(evidence)[0]
+    said, is_last = signs.died_of_exception(evidence)
+    said = said if is_last else ""
     return Diagnosis(
         cause="failure before the first sample" if found.cause in _ITSELF else found.cause,
-        confidence=Confidence.CERTAIN if found.cause in _ITSELF else found.confidence,
+        confidence=Confidence.CERTAIN if found.cause in _ITSELF and not said else found.confidence,
         summary=f"{ended} {where}",
         because=f"{where} it {ended}" + (f": {wording.one_line(said)}" if said else ""),
         evidence=(*found.evidence, *(f"not available: {what}" for what in missing)),

@@ -277,11 +277,7 @@ class PortableCrew:
             recruit.watch()
             recruit.note_descendants()
             recruit.silent_ticks += recruit.line.is_over
-            if (
-                recruit.silent_ticks >= _HUNG_UP_TICKS
-                or recruit.stays_stopped()
-                or recruit.does_not_end()
-            ):
+            if recruit.silent_ticks >= _HUNG_UP_TICKS or recruit.stays_stopped() or recruit.does_not_end():
                 recruit.process.kill()
             if recruit.has_ended():
                 self._bury(recruit)
