@@ -13,7 +13,7 @@ import multiprocessing.process
 import os
 import sys
 
-from holdfast.diagnosis import inquiry, signs, wording
+from holdfast.diagnosis import inquiry, message, signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 from holdfast.diagnosis.message import Account
 from holdfast.errors import WorkerInitError
@@ -56,7 +56,9 @@ def error_of(
         missing = ("what it wrote to stderr: it wrote to the terminal itself",) if stderr_tail is None else ()
         diagnosis = _in_import(evidence, importing, missing)
     done = "no worker was started: another process would end the same way"
-    account = Account(diagnosis, pid=pid, phase="starting", done=done, who=who)
+    is_torchs_too = exitcode is not None and who != "supervisor" and not front
+    words = message.in_torchs_words(pid, exitcode or 0) if is_torchs_too else ""
+    account = Account(diagnosis, pid=pid, phase="starting", done=done, who=who, in_torchs_words=words)
     return giving_up.told(WorkerInitError, account, front)
 
 
