@@ -97,8 +97,7 @@ def contradiction(evidence: Evidence) -> str:
         return ""
     if used + asked >= _FAR_BELOW * limit:
         return ""
-    what = "a thread" if _is_about_thread(evidence) else words.size(asked)
-    return f"it had {_used(evidence)} of {words.limit(limit)} when it was refused {what}"
+    return f"it had {_used(evidence)} of {words.limit(limit)} when it was refused {_asked(evidence)}"
 
 
 def _confidence(evidence: Evidence) -> Confidence:
@@ -114,6 +113,9 @@ def _asked(evidence: Evidence) -> str:
     """How much, in words, where the exception tells."""
     if _is_about_thread(evidence):
         return "a thread"
+    found = _IN_WORDS.search(evidence.raised.message) if evidence.raised is not None else None
+    if found:
+        return f"{found[1]} {found[2]}"
     asked = _asked_bytes(evidence)
     return "more memory" if asked is None else words.size(asked)
 
