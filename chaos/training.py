@@ -26,6 +26,7 @@ import torch
 
 from holdfast.testing import leaks_since, snapshot
 from holdfast.testing.leaks import _descendants, _describe_process
+from holdfast.workers import watching
 
 from .cells import Cells
 from .comparing import difference
@@ -41,6 +42,7 @@ _LEAK_DEADLINE_S = 15.0
 _PAUSE_S = {"fork": 0.08, "spawn": 0.3, "forkserver": 0.3, "portable": 0.5}
 _SUPERVISOR_SHARE = {"fork": 0.05, "spawn": 0.05, "forkserver": 0.05, "portable": 0.0}
 _STOP_SHARE, _SUPERVISOR_STOP_SHARE = 0.02, 0.05
+_STOPPED_GRACE_S = 1.0  # who was stopped is not continued: ten seconds each time would leave little time to kill in
 
 
 class Failed(Exception):
@@ -68,6 +70,7 @@ class Outcome:
 
 def run_scenario(scenario: Scenario, kills: int) -> Outcome:
     """Run it until `kills` signals were sent, or something is wrong."""
+    watching.STOPPED_GRACE_S = _STOPPED_GRACE_S
     outcome = Outcome(scenario)
     before, began = snapshot(), time.monotonic()
     try:

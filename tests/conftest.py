@@ -187,6 +187,12 @@ def _end_processes(leaks: Leaks) -> None:
 
 
 @pytest.fixture
+def stops_count_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is stopped by a signal is lost after a second, and not after ten."""
+    monkeypatch.setattr("holdfast.workers.watching.STOPPED_GRACE_S", 1.0)
+
+
+@pytest.fixture
 def sharer_stopped() -> Iterator[None]:
     """multiprocessing's thread that hands over descriptors outside of a start: it would be left behind."""
     yield

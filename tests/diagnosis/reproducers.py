@@ -76,9 +76,17 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         says=("EMFILE", "128 of 128: ", "files, of which", "ulimit -n"),
     ),
     Reproducer(
+        "a service that has no descriptor left",
+        "dataset exception",
+        "raise_of_a_service",
+        error="OSError",
+        says=("ruled out, too many open files: the process held ", " descriptors when it raised"),
+    ),
+    Reproducer(
         "torch's words on CUDA after a fork",
         "CUDA used after fork",
         "use_cuda_in_a_bad_fork",
+        LIKELY,
         error="RuntimeError",
         says=("Cannot re-initialize CUDA", "does not survive a fork"),
         absent=dict.fromkeys(NEW_INTERPRETERS, "a worker is no fork of a process that has used CUDA"),
@@ -126,6 +134,14 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         says=("asked for 8.0 GiB", "memory_limit (200 MB)", "striking.py"),
         options=_LIMITED,
     ),
+    Reproducer(
+        "a thread that a limit on processes forbids, under memory_limit",
+        "dataset exception",
+        "start_one_thread_too_many",
+        error="RuntimeError",
+        says=("ruled out, over memory_limit: it had ", "when it was refused a thread", "pids.max"),
+        options=_LIMITED,
+    ),
     # -- it crashes
     Reproducer(
         "an instruction that this CPU lacks",
@@ -167,9 +183,13 @@ REPRODUCERS: tuple[Reproducer, ...] = (
     Reproducer(
         "a full tmpfs of 8 MB", "shared memory full", "fill_shared_memory", says=("BUS_ADRERR", "8.0 MiB", "remount")
     ),
-    Reproducer("a double free", "abort", "call_library", says=("glibc says", "double free")),
+    Reproducer("a double free", "abort", "call_library", LIKELY, says=("glibc says", "double free")),
     Reproducer(
-        "an uncaught C++ exception", "abort", "call_library", says=("C++ says", "std::runtime_error", "bad block")
+        "an uncaught C++ exception",
+        "abort",
+        "call_library",
+        LIKELY,
+        says=("C++ says", "std::runtime_error", "bad block"),
     ),
     # -- it is killed
     Reproducer(
@@ -219,6 +239,13 @@ REPRODUCERS: tuple[Reproducer, ...] = (
     # -- it ends itself
     Reproducer("os._exit", "exit by user code", "exit_at_once", says=("exited with status 3",)),
     Reproducer("sys.exit", "exit by user code", "exit_by_exception", says=("exited with status 3",)),
+    Reproducer(
+        "os.closerange",
+        "descriptors closed",
+        "close_all_descriptors",
+        says=("lost its channel to the main process", "closerange"),
+        is_of_sample=False,
+    ),
     Reproducer("a timer without a handler", "unknown", "run_into_alarm", UNKNOWN, says=("SIGALRM", "ruled out")),
     # -- it makes no progress
     Reproducer(
@@ -263,6 +290,14 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "exit_at_once",
         error="WorkerInitError",
         says=("exited with status 3", "before its first sample"),
+        when="worker_init_fn",
+    ),
+    Reproducer(
+        "a logged exception and os._exit in worker_init_fn",
+        "failure before the first sample",
+        "log_and_exit",
+        error="WorkerInitError",
+        says=("exited with status 1", "the worker ended the process|worker_init_fn ended the process"),
         when="worker_init_fn",
     ),
     Reproducer(

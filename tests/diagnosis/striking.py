@@ -9,6 +9,7 @@ Runs in: worker process.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import resource
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,6 +52,16 @@ STEP_BYTES, STEP_S = 4 << 20, 0.2
 
 def raise_value_error() -> None:
     raise ValueError("bad header")
+
+
+def raise_of_a_service() -> None:
+    """As a client does that hands on what its server has said."""
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "server:/store/7.png")
+
+
+def start_one_thread_too_many() -> None:
+    """In Python's words: a real limit on processes would count those of everybody who runs tests as this user."""
+    raise RuntimeError("can't start new thread")
 
 
 def raise_import_error() -> None:
@@ -227,6 +239,21 @@ def exit_at_once() -> None:
 
 def exit_by_exception() -> None:
     sys.exit(EXIT_STATUS)
+
+
+def log_and_exit() -> None:
+    """The exception was caught, and is not what the process died of."""
+    try:
+        raise_value_error()
+    except ValueError:
+        os.write(2, traceback.format_exc().encode())  # (sys.stderr is pytest's)
+    os.write(2, b"going on without\n")
+    os._exit(1)
+
+
+def close_all_descriptors() -> None:
+    """But those of a terminal: as code does that makes a process a daemon, or is about to start another program."""
+    os.closerange(3, 1024)
 
 
 def run_into_alarm() -> None:

@@ -42,6 +42,7 @@ def strike(row: Reproducer, tmp_path: Path) -> Iterator[Strike]:
         yield Strike(row.how, args, os.getpid())
 
 
+@pytest.mark.usefixtures("stops_count_soon")
 @pytest.mark.parametrize(("row", "method"), list(cells()), ids=str)
 def test_a_reproducer_is_diagnosed(
     row: Reproducer, method: str, strike: Strike, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -205,6 +205,34 @@ def test_a_library_that_needs_avx512_and_does_not_ask_is_warned_of(
     assert "in use:" in finding.evidence[0]
 
 
+AMX = "#include <immintrin.h>\nvoid use(void *p) { _tile_loadd(0, p, 64); _tile_dpbssd(0, 1, 2); _tile_zero(0); }\n"
+
+
+@on_x86_64_linux
+def test_a_library_that_needs_amx_is_not_called_ok(tmp_path: Path) -> None:
+    """It has no note of that, for no level has AMX; a CPU with all of AVX-512 may lack it."""
+    library = compile_library(tmp_path, AMX, "-mamx-tile", "-mamx-int8")
+    facts = scanned(library)
+    ((_, use),) = facts.unguarded
+    assert "amx_tile" in use.needs
+    assert use.symbol == "use"
+    (finding,) = instructions.judge(facts)
+    assert finding.level is Level.WARNING
+    assert " AMX without asking" in finding.what
+    assert scanned(library, V3 | {"amx_tile", "amx_int8"}).unguarded == ()
+
+
+@on_x86_64_linux
+def test_what_is_ok_is_said_of_what_was_looked_at(tmp_path: Path) -> None:
+    """A library of AVX2 may need it, for all that this doctor knows: no finding says that nothing asks for more."""
+    library = compile_library(tmp_path, ON_XMM, "-mavx2")
+    (noted,) = cpu_level.judge(cpu_level.look(OfThese(library)))
+    (found,) = instructions.judge(scanned(library, frozenset({"lm"})))
+    assert (noted.level, found.level) == (Level.OK, Level.OK)
+    assert "in its ISA note, which " in noted.what
+    assert "other instructions are not looked for" in found.what
+
+
 @on_x86_64_linux
 @pytest.mark.parametrize("how", GUARDED)
 def test_a_library_that_asks_first_is_not(how: str, tmp_path: Path) -> None:

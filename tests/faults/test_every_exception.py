@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import resource
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,14 +100,20 @@ def test_the_timeout() -> None:
 
 
 def test_a_batch_that_cannot_be_received(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For want of descriptors in the main process."""
+    """For want of descriptors in the main process, which holds as many as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def fail(self: Units, done: UnitDone) -> None:
+        held = len([*Path("/proc/self/fd").iterdir()]) - 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (held, hard))
         raise DescriptorsRanOut
 
     monkeypatch.setattr(Units, "take", fail)
     with DataLoader(Numbers(), 8, num_workers=1, multiprocessing_context="fork") as loader:
-        incident = raised_by(loader, OSError)
+        try:
+            incident = raised_by(loader, OSError)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (incident.cause, incident.confidence, incident.phase) == (
         "too many open files",
         "certain",

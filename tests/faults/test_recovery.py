@@ -354,6 +354,7 @@ def _kill_the_idle_worker(iterator: Any, loader: DataLoader[torch.Tensor], index
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("stops_count_soon")
 def test_a_worker_that_is_stopped_again_and_again_ends_in_an_error(tmp_path: Path) -> None:
     """A stop is never the sample's fault, but it is not waited for without end either."""
     fault = Fault("SIGSTOP", False, tmp_path / "struck", os.getpid())

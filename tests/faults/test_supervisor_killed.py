@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import stops_on_import
-from helpers import CLOSE_DEADLINE_S, Numbers, numbers, wait_until_ended, worker_pids
+from helpers import CLOSE_DEADLINE_S, PATIENCE_S, Numbers, numbers, wait_until, wait_until_ended, worker_pids
 from holdfast import DataLoader
 
 pytestmark = pytest.mark.timeout(60)
+soon = pytest.mark.usefixtures("stops_count_soon")
 
 BATCH_SIZE = 4
 BATCHES = 60
@@ -42,6 +43,7 @@ def new_loader(**options: object) -> DataLoader[torch.Tensor]:
     return DataLoader(Numbers(BATCHES * BATCH_SIZE), BATCH_SIZE, num_workers=2, **options)
 
 
+@soon
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_epoch_goes_on_without_its_supervisor(method: str, number: signal.Signals) -> None:
@@ -55,6 +57,24 @@ def test_the_epoch_goes_on_without_its_supervisor(method: str, number: signal.Si
         for position, batch in enumerate(kept):
             assert torch.equal(batch, numbers(position * BATCH_SIZE, BATCH_SIZE, 4))
     wait_until_ended([supervisor])
+
+
+def test_a_supervisor_that_is_continued_within_ten_seconds_is_not_replaced() -> None:
+    """Of the main process's own waiting. It goes on with the same workers, and nothing is noted."""
+    with new_loader() as loader:
+        iterator = iter(loader)
+        for _ in range(10):
+            next(iterator)
+        supervisor = supervisor_of(iterator)
+        os.kill(supervisor, signal.SIGSTOP)
+        wait_until(lambda: psutil.Process(supervisor).status() == psutil.STATUS_STOPPED, PATIENCE_S, "the stop")
+        for _ in range(10):
+            iterator._backend._check_pulse(1.0)
+        assert supervisor_of(iterator) == supervisor
+        os.kill(supervisor, signal.SIGCONT)
+        check_to_the_end(iterator, 10)
+        assert loader.stats().supervisor_restarts == 0
+        assert list(loader.incidents) == []
 
 
 @pytest.mark.parametrize("step", ["short", "long"])
@@ -75,6 +95,7 @@ def test_the_epoch_goes_on_when_supervisor_and_workers_are_killed_together(step:
         check_to_the_end(iterator, 10)
 
 
+@soon
 @pytest.mark.long
 def test_the_epoch_goes_on_when_a_worker_dies_under_a_stopped_supervisor() -> None:
     """The one who should replace the worker is silent: the main process sees both."""
@@ -141,6 +162,7 @@ def test_a_new_supervisor_knows_that_workers_were_ready_before(tmp_path: Path) -
         assert not dies_once.marker.exists()
 
 
+@soon
 @pytest.mark.long
 def test_a_supervisor_that_is_stopped_while_it_imports_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

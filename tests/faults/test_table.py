@@ -54,6 +54,7 @@ def quiet_supervisor(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("stops_count_soon")
 def test_a_fault_costs_what_the_contract_says(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is delivered, in which order, what is raised, noted and listed; the end is bounded, and nothing is left."""
     fault = Fault(row.how, row.is_once, tmp_path / "struck", os.getpid())

@@ -150,6 +150,26 @@ def is_stopped(pid: int) -> bool:
     return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
 
 
+def test_a_stop_of_seconds_is_no_loss(tmp_path: Path) -> None:
+    """As a debugger makes it, or a job that is suspended: what is continued within ten seconds was nothing."""
+    with DataLoader(Gate(tmp_path / "gate"), 2, num_workers=2) as loader:
+        iterator = iter(loader)
+        delivered = [int(value) for _ in range(2) for value in next(iterator)]
+        wait_until((tmp_path / "waiting").exists, PATIENCE_S, "sample 5")
+        stopped, watch = worker_pids(iterator), iterator._backend.board.ticks
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        start, ticks = time.monotonic(), watch()
+        wait_until(lambda: time.monotonic() - start > 4 and watch() - ticks > 6, PATIENCE_S, "seconds of the watch")
+        assert all(is_stopped(pid) for pid in stopped)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        (tmp_path / "gate").touch()
+        assert delivered + [int(value) for batch in iterator for value in batch] == list(range(LENGTH))
+        assert list(loader.incidents) == []
+
+
+@pytest.mark.usefixtures("stops_count_soon")
 def test_a_stop_that_is_not_continued_is_a_loss_of_nobodys_sample(tmp_path: Path) -> None:
     """The worker is replaced, the sample in hand is loaded again, and not blamed."""
     with DataLoader(Gate(tmp_path / "gate"), 2, num_workers=2, on_error="skip", max_retries=0) as loader:
@@ -212,6 +232,7 @@ def test_after_torchs_timeout_a_new_epoch_is_whole(tmp_path: Path) -> None:
         assert flat(loader) == list(range(LENGTH))
 
 
+@pytest.mark.usefixtures("stops_count_soon")
 @pytest.mark.parametrize("backend", [None, "portable"])
 def test_a_stop_is_no_hang_though_the_time_for_a_sample_is_shorter_than_the_grace(
     backend: str | None, tmp_path: Path

@@ -36,6 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("every-cause")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOLDFAST_HOME", str(folder / "home"))
+        patch.setattr("holdfast.workers.watching.STOPPED_GRACE_S", 1.0)
         yield run_all(folder)
 
 

@@ -100,6 +100,7 @@ def room(mount: str, free_bytes: int) -> dict[str, Any]:
 NOWHERE = 0x7F9900000000
 MIB = 1 << 20
 GROWING = (*tuple(MemoryReading(4.0 - k, (100 + 900 * k) * MIB, 3, k) for k in range(4)), MemoryReading(0, 0, 3, 4))
+SMALL = tuple(MemoryReading(1.0 - k / 2, 40 * MIB, 3, k) for k in range(2))
 USER_FRAME = '"/home/me/my_dataset.py", line 31 in __getitem__'
 IN_THREADING = '"/usr/lib/python3.11/threading.py", line 320 in wait'
 IN_QUEUE = '"/usr/lib/python3.11/queue.py", line 171 in get'
@@ -112,6 +113,8 @@ GUARD = """RuntimeError:
 CUDA = (
     "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use ..."
 )
+NO_FILES = "OSError: [Errno 24] Too many open files: '/data/5.png'"
+NO_THREAD = "can't start new thread"
 BEFORE = "failure before the first sample"
 H5PY = """Traceback (most recent call last):
   File "/home/me/my_dataset.py", line 31, in __getitem__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 from .evidence_made import (
     AVX512,
@@ -50,12 +51,18 @@ CRASHES = [
     Seen(
         raised("builtins.OSError", "[Errno 28] No space left on device: '/dev/shm/x'", errno=28, filename="/dev/shm/x"),
         "shared memory full",
+        LIKELY,
+    ),
+    Seen(
+        raised("builtins.OSError", "No space left", errno=28, filename="/dev/shm/x", **room("/dev/shm", 4096)),
+        "shared memory full",
         CERTAIN,
+        ("of which 4.0 KiB were free",),
     ),
     Seen(
         raised("builtins.RuntimeError", "unable to write to file </torch_12_3>: No space left on device (28)"),
         "shared memory full",
-        CERTAIN,
+        LIKELY,
     ),
     # bus error on a truncated file
     Seen(
@@ -159,7 +166,7 @@ CRASHES = [
     Seen(
         raised("builtins.ImportError", "/opt/libfast.so: wrong ELF class: ELFCLASS32"),
         "wrong-architecture library",
-        CERTAIN,
+        LIKELY,
         ("ELFCLASS32",),
     ),
     Seen(
@@ -173,13 +180,23 @@ CRASHES = [
     Seen(
         raised("builtins.ImportError", "DLL load failed: %1 is not a valid Win32 application"),
         "wrong-architecture library",
+        LIKELY,
+    ),
+    Seen(  # a data file that happens to be a library of another machine, on a disk that fails
+        raised(
+            "builtins.OSError",
+            "[Errno 5] Input/output error: '/data/libfast.so'",
+            errno=errno.EIO,
+            wrong_machine="libfast.so is built for aarch64, and this Python for x86_64",
+        ),
+        "dataset exception",
         CERTAIN,
     ),
     # abort
     Seen(
         crashed(SIGABRT, -6, None, sender_pid=PID, stderr_tail="epoch 1\nfree(): double free detected in tcache 2\n"),
         "abort",
-        CERTAIN,
+        LIKELY,
         ("glibc says: free(): double free detected in tcache 2",),
     ),
     Seen(
@@ -189,27 +206,27 @@ CRASHES = [
             "  what():  bad JPEG marker\n",
         ),
         "abort",
-        CERTAIN,
+        LIKELY,
         ("'std::runtime_error' what(): bad JPEG marker",),
     ),
     Seen(
         died(SIGABRT, stderr_tail="python: fast.c:31: decode: Assertion `size > 0' failed.\n"),
         "abort",
-        CERTAIN,
+        LIKELY,
         ("Assertion `size > 0' failed.",),
     ),
-    Seen(died(SIGABRT, stderr_tail="malloc(): corrupted top size\n"), "abort", CERTAIN, ("malloc(): corrupted top",)),
-    Seen(died(SIGABRT, stderr_tail="corrupted double-linked list\n"), "abort", CERTAIN, ("corrupted double-linked",)),
+    Seen(died(SIGABRT, stderr_tail="malloc(): corrupted top size\n"), "abort", LIKELY, ("malloc(): corrupted top",)),
+    Seen(died(SIGABRT, stderr_tail="corrupted double-linked list\n"), "abort", LIKELY, ("corrupted double-linked",)),
     Seen(
         died(SIGABRT, stderr_tail="*** stack smashing detected ***: terminated\n"),
         "abort",
-        CERTAIN,
+        LIKELY,
         ("stack smashing",),
     ),
     Seen(
         died(SIGABRT, stderr_tail="thread '<unnamed>' panicked at src/lib.rs:3:5:\nindex out of bounds\nnote: run\n"),
         "abort",
-        CERTAIN,
+        LIKELY,
         ("Rust says: thread '<unnamed>' panicked at src/lib.rs:3:5: index out of bounds",),
     ),
     Seen(died(SIGABRT, stderr_tail="loading\n"), "abort", LIKELY, ("last on its stderr: loading",)),
@@ -225,10 +242,10 @@ CRASHES = [
             SIGABRT, stderr_tail="F0101 x.cc:1] Check failed: a == b\n*** Check failure stack trace: ***\n    @ 0x7f\n"
         ),
         "abort",
-        CERTAIN,
+        LIKELY,
         ("a check says: F0101 x.cc:1] Check failed: a == b",),
     ),
-    Seen(died(SIGABRT, stderr_tail="free(): invalid pointer\nanother thread goes on for a moment\n"), "abort", CERTAIN),
+    Seen(died(SIGABRT, stderr_tail="free(): invalid pointer\nanother thread goes on for a moment\n"), "abort", LIKELY),
     # floating point exception
     Seen(crashed(SIGFPE, 1), "floating point exception", CERTAIN, ("divided by zero", "FPE_INTDIV")),
     Seen(died(SIGFPE), "floating point exception", LIKELY),

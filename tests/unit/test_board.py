@@ -13,6 +13,7 @@ from holdfast import board_rows
 from holdfast.board_rows import (
     ATTEMPT,
     COLLATE_NS,
+    CUT_OFF,
     FETCH_NS,
     LIFE,
     LIMIT_BYTES,
@@ -39,20 +40,22 @@ def test_a_reset_row_has_no_unit() -> None:
     """A new life has nothing in hand, whatever the old one had."""
     board = Board.create(2)
     row = board.row(1)
-    row[PHASE], row[UNIT], row[POSITION] = Phase.SEND, 7, 3
+    row[PHASE], row[UNIT], row[POSITION], row[CUT_OFF] = Phase.SEND, 7, 3, 1
     board.reset(1, life=5)
     assert board.doing(1) == Doing(Phase.STARTING, -1, -1, 5, 1)
     assert board.doing(0) == Doing(Phase.STARTING, 0, 0, 0, 0, 0)
     board.close()
 
 
-CELLS = (PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT, LIMIT_MS, LIMIT_BYTES)
+CELLS = (PHASE, UNIT, POSITION, LIFE, SPAN, ATTEMPT, LIMIT_MS, LIMIT_BYTES, CUT_OFF)
 cells = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(
     num_workers=st.integers(1, 200),
-    writes=st.lists(st.tuples(st.integers(0, 199), st.builds(Doing, st.sampled_from(Phase), *[cells] * 7))),
+    writes=st.lists(
+        st.tuples(st.integers(0, 199), st.builds(Doing, st.sampled_from(Phase), *[cells] * 7, st.booleans()))
+    ),
 )
 def test_rows_do_not_touch_each_other(num_workers: int, writes: list[tuple[int, Doing]]) -> None:
     """What one worker writes is in its own row, and the supervisor's tick is in none."""

@@ -9,10 +9,18 @@ import pytest
 
 from holdfast.diagnosis import engine, wording
 from holdfast.diagnosis.causes import illegal_instruction
-from holdfast.diagnosis.evidence import Evidence, MemoryCounters, MemoryReading, Place
+from holdfast.diagnosis.evidence import Ending, Evidence, MemoryCounters, MemoryReading, Place
 
-from .evidence_made import AVX512, LIKELY, PERHAPS_SHARED, SIGKILL, Seen, counted, crashed, died, hung, raised
+from .evidence_made import AVX512, CERTAIN, LIKELY, PERHAPS_SHARED, SIGKILL, Seen, counted, crashed, died, hung, raised
 from .evidence_seen import SEEN
+
+
+def has_size(seen: Seen) -> bool:
+    return seen.cause == "over memory_limit" and seen.evidence.ending is Ending.RAISED
+
+
+PROVEN = [seen for seen in SEEN if seen.confidence is CERTAIN and not has_size(seen)]
+"""But for a refused size, which is measured against the limit, and stands in the exception."""
 
 
 def text_of(diagnosis: engine.Diagnosis) -> str:
@@ -31,6 +39,15 @@ def test_the_evidence_gives_the_cause(seen: Seen) -> None:
     assert diagnosis.advice
     assert diagnosis.evidence
     assert pickle.loads(pickle.dumps(diagnosis)) == diagnosis
+
+
+@pytest.mark.parametrize("seen", PROVEN, ids=[f"{k}-{seen.cause}" for k, seen in enumerate(PROVEN)])
+def test_no_cause_is_certain_by_words(seen: Seen) -> None:
+    """Without a word on stderr or in the exception it would be as certain: wait status and measurements make it so."""
+    raised_ = seen.evidence.raised
+    silent = dataclasses.replace(raised_, message="") if raised_ is not None else None
+    diagnosis = engine.diagnose(dataclasses.replace(seen.evidence, stderr_tail="", raised=silent))
+    assert (diagnosis.cause, diagnosis.confidence) == (seen.cause, CERTAIN)
 
 
 def test_every_cause_is_in_the_table() -> None:

@@ -7,7 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
@@ -196,3 +198,20 @@ def test_sockets_that_lead_to_a_server_are_listed_and_pairs_are_not() -> None:
 
 def test_where_there_is_no_proc_no_file_is_listed(tmp_path: Path) -> None:
     assert collect._entries(tmp_path / "none") == []
+
+
+def test_deaths_within_the_same_readings_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kill of the kernel's may be of either: also of one that is about to end, and was not told of yet."""
+    monkeypatch.setattr(collect, "_watches", WeakSet())
+    monkeypatch.setattr(collect, "_killed_s", deque())
+    first, second = MemoryWatch(os.getpid()), MemoryWatch(os.getpid())
+    assert (first.kills_seen(), second.kills_seen()) == (1, 2)
+    third = MemoryWatch(os.getpid())
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.DEVNULL)
+    ending = MemoryWatch(child.pid)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert third.kills_seen() == 2
+    child.wait()
+    assert ending.kills_seen() == 2
+    assert MemoryWatch(os.getpid()).kills_seen() == 1

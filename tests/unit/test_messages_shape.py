@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.diagnosis import engine
 from holdfast.diagnosis.evidence import Confidence, Diagnosis
-from holdfast.diagnosis.message import LABELS, WIDTH, Account, first_line, incident_of, render
+from holdfast.diagnosis.message import LABELS, WIDTH, Account, first_line, in_torchs_words, incident_of, render
 from holdfast.incident import Incident
 
 from .evidence_made import AVX512, Seen, crashed
@@ -65,6 +65,23 @@ worker 1 (pid 41822) died of an illegal instruction while loading sample 17
              loader.dataset[17]   load this sample alone, in a Python that may crash or hang
              DataLoader(..., on_error="skip")   go on without it"""
     )
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "sentence"),
+    [
+        (-11, "DataLoader worker (pid 41822) is killed by signal: Segmentation fault."),
+        (-9, "DataLoader worker (pid 41822) is killed by signal: Killed."),
+        (3, "DataLoader worker (pid 41822) exited unexpectedly with exit code 3."),
+        (0, "DataLoader worker (pid(s) 41822) exited unexpectedly"),
+        (-999, "DataLoader worker (pid 41822) is killed by signal: Unknown signal 999."),
+    ],
+)
+def test_torchs_own_sentence_has_a_line_of_its_own(exit_code: int, sentence: str) -> None:
+    """Whole, and below the evidence: log matchers and search engines know it."""
+    diagnosis = engine.diagnose(crashed(11))
+    account = Account(diagnosis, 1, 41822, in_torchs_words=in_torchs_words(41822, exit_code))
+    assert f"\n  torch      {sentence}\n" in render(account)
 
 
 def test_the_supervisor_is_named_as_such() -> None:

@@ -157,11 +157,11 @@ def test_a_child_that_runs_is_not_stopped() -> None:
 
 
 def test_a_child_that_was_stopped_and_not_continued_is_over() -> None:
-    """After a grace of a second of the watcher's ticks."""
+    """After a grace of ten seconds of the watcher's ticks."""
     with child(SLEEPS) as pidfd:
         watch = StopWatch(pidfd)
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
-        wait_until(lambda: watch.is_over(0.01), PATIENCE_S, "the stop")
+        wait_until(lambda: watch.is_over(0.1), PATIENCE_S, "the stop")
         assert watch.is_over(0.0)
 
 
@@ -172,7 +172,7 @@ def test_a_child_that_is_continued_within_the_grace_is_well() -> None:
         for _ in range(3):
             signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
             wait_until(lambda: watch.is_over(0.0) or watch.is_stopped, PATIENCE_S, "the stop")
-            assert not watch.is_over(0.9)
+            assert not watch.is_over(9.9)
             signal.pidfd_send_signal(pidfd, signal.SIGCONT)
             wait_until(lambda: not (watch.is_over(0.0) or watch.is_stopped), PATIENCE_S, "the continuation")
 

@@ -9,7 +9,10 @@ Cheap, bounded, and never raising: what cannot be read is left out. Runs in: sup
 from __future__ import annotations
 
 import socket
+import time
+from collections import deque
 from pathlib import Path
+from weakref import WeakSet
 
 from holdfast.diagnosis.evidence import MemoryCounters, MemoryReading
 from holdfast.memory import cgroups, readings
@@ -36,6 +39,8 @@ class MemoryWatch:
         self._readings: list[tuple[float, int, int, int]] = []  # oldest first
         self.at_start_bytes = readings.anonymous_bytes(pid) or 0
         self._last_s = -_INTERVAL_S
+        self._counted_s = time.monotonic()  # when `_before` was read
+        _watches.add(self)
         self.look_again()
 
     def look_again(self) -> None:
@@ -59,7 +64,7 @@ class MemoryWatch:
     def _take(self, counters: MemoryCounters) -> None:
         """What was counted so far was of other processes; where this one is ending, it may have been its own."""
         if not (_counted_a_kill(self._before, counters) and _is_ending(self._pid)):
-            self._before = counters
+            self._before, self._counted_s = counters, time.monotonic()
 
     def _thin_out(self) -> None:
         """Keep the first, the latest, and between them some that are spread over the whole life: a leak may be slow."""
@@ -73,6 +78,20 @@ class MemoryWatch:
     def around_death(self) -> tuple[MemoryCounters, MemoryCounters]:
         """Before and after it."""
         return self._before, read_counters(self._cgroup)
+
+    def kills_seen(self) -> int:
+        """How many deaths by SIGKILL, this one among them, may be what was counted since the last reading.
+
+        One that is about to end counts as well: it may be the one that the kernel chose. Asked once, after a death.
+        """
+        _watches.discard(self)
+        before = sum(at_s >= self._counted_s for at_s in _killed_s)
+        _killed_s.append(time.monotonic())
+        return 1 + before + sum(_is_ending(other._pid, if_unknown=False) for other in list(_watches))
+
+
+_watches: WeakSet[MemoryWatch] = WeakSet()  # of this process
+_killed_s: deque[float] = deque(maxlen=64)  # when this process was told of a death by SIGKILL
 
 
 def read_counters(cgroup: MemoryCgroup | None, known: MemoryCounters | None = None) -> MemoryCounters:
@@ -91,13 +110,13 @@ def _counted_a_kill(before: MemoryCounters, after: MemoryCounters) -> bool:
     return (before.cgroup_kills, before.host_kills) != (after.cgroup_kills, after.host_kills)
 
 
-def _is_ending(pid: int) -> bool:
+def _is_ending(pid: int, *, if_unknown: bool = True) -> bool:
     """Whether it has been killed, or is about to be gone: to take a large process apart takes the kernel a while."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return bool(int(after_name[_FLAGS]) & _PF_ENDING or int(after_name[_PENDING]) & _SIGKILL_BIT)
     except (OSError, ValueError, IndexError):
-        return True
+        return if_unknown
 
 
 def open_files() -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from holdfast.diagnosis.causes import (
     cuda_after_fork,
     dataset_exception,
     deadlock_after_fork,
+    descriptors_closed,
     exit_by_user_code,
     floating_point_exception,
     handle_opened_before_fork,
@@ -57,6 +58,7 @@ SPECIFIC: tuple[Cause, ...] = (
     missing_main_guard,
     cuda_after_fork,
     wrong_architecture_library,
+    descriptors_closed,
     too_many_open_files,
     shared_memory_full,
     supervisor_killed,
@@ -124,8 +126,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     ranked = [*_by_sureness(sure), *_by_sureness(general), *_by_sureness(unsure)]
     best = ranked[0] if ranked else _unknown(evidence, notes)
     notes[:0] = [f"also possible, {other.cause}: {other.because}" for other in unsure if other is not best]
+    ruled_out = (*best.ruled_out, *_contradicted(evidence, notes))
     seen = best.evidence or (best.summary,)
-    return dataclasses.replace(best, evidence=(*seen, *notes, *_not_available(evidence)))
+    return dataclasses.replace(best, evidence=(*seen, *notes, *_not_available(evidence)), ruled_out=ruled_out)
 
 
 def _ask(causes: tuple[Cause, ...], evidence: Evidence, notes: list[str]) -> list[Diagnosis]:
@@ -138,6 +141,19 @@ def _ask(causes: tuple[Cause, ...], evidence: Evidence, notes: list[str]) -> lis
             notes.append(_bug(cause, error))
         else:
             found += [diagnosis] if diagnosis is not None else []
+    return found
+
+
+def _contradicted(evidence: Evidence, notes: list[str]) -> list[str]:
+    """Causes that words speak for, and a measurement speaks against."""
+    found = []
+    for cause in (too_many_open_files, over_memory_limit):
+        try:
+            against = cause.contradiction(evidence)
+        except Exception as error:
+            notes.append(_bug(cause, error))
+        else:
+            found += [f"{cause.NAME}: {one_line(against)}"] if against else []
     return found
 
 

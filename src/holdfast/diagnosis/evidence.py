@@ -16,7 +16,7 @@ from enum import StrEnum
 class Confidence(StrEnum):
     """How sure a diagnosis is, from best to none."""
 
-    CERTAIN = "certain"  # proven: the kernel or the program said it
+    CERTAIN = "certain"  # proven: by the kernel's word or a measurement, never by words in an exception or on stderr
     LIKELY = "likely"  # all signs point there, and nothing speaks against it
     POSSIBLE = "possible"  # it would explain what was seen
     UNKNOWN = "unknown"
@@ -137,6 +137,7 @@ class Evidence:
     memory_at_start_bytes: int = 0  # what a reading showed at its birth: of a fork, what it shares with its parent
     counters_before: MemoryCounters | None = None
     counters_after: MemoryCounters | None = None
+    kills_seen: int | None = None  # of a death by SIGKILL: how many of them fall between these two readings
     sample_timeout_s: float | None = None
     memory_limit_bytes: int | None = None  # memory_limit: of one worker, above what it started with
     memory_used_bytes: int | None = None  # what it had of that when it was last looked at
@@ -148,6 +149,7 @@ class Evidence:
     open_files_limit: int | None = None
     open_files_held: str = ""  # by what, where a process had none left: "1024 of 1024: 812 files; 150 sockets"
     inherited_files: tuple[str, ...] = ()  # paths (and "socket:[n]") that were open before the fork
+    is_cut_off: bool = False  # it found the descriptor of its channel to the main process closed, or another's
     raised: RaisedException | None = None
     seen_at: float | None = None  # as time.time() has it: when it had ended, not when the main process heard of it
     missing: tuple[str, ...] = ()  # what could not be had, and why: "registers: not on this platform"
@@ -177,4 +179,4 @@ class Diagnosis:
     where: str = ""  # "my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block"
     evidence: tuple[str, ...] = ()  # facts, a line each: "SIGILL, ILL_ILLOPN at libfast.so+0x1110"
     advice: tuple[str, ...] = ()  # remedies, runnable as written, the best first
-    ruled_out: tuple[str, ...] = ()  # of an unknown cause: what it was not, and how we know
+    ruled_out: tuple[str, ...] = ()  # what it was not, and how we know: a measurement, or for an unknown cause all

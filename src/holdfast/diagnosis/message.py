@@ -1,4 +1,4 @@
-"""The message a user reads: a first line that stands alone, then where, cause, evidence, done, try. Pure.
+"""The message a user reads: a first line that stands alone, then where, cause, evidence, torch, done, try. Pure.
 
     worker 1 (pid 41822) died of an illegal instruction while loading sample 17
 
@@ -6,6 +6,7 @@
                  my_dataset.py:31 in __getitem__ -> libfast.so+0x1110 decode_block
       cause      vmovupd zmm0,[rdi] needs avx512f; this CPU has no avx512f (certain)
       evidence   SIGILL, ILL_ILLOPN at libfast.so+0x1110 decode_block
+      torch      DataLoader worker (pid 41822) is killed by signal: Illegal instruction.
       done       the worker was restarted each time; its other batches are not affected
       try        rebuild libfast.so without avx512f (-march=x86-64-v3), or install a build for this CPU
                  holdfast replay 7f3a.2   load this sample alone, under the same limits
@@ -19,6 +20,7 @@ Standard library only. Runs in: main process.
 from __future__ import annotations
 
 import re
+import signal
 import textwrap
 import time
 from collections.abc import Iterable, Iterator
@@ -31,7 +33,7 @@ from holdfast.diagnosis.wording import one_line, printable
 from holdfast.incident import Incident, bounded_repr
 
 WIDTH = 120
-LABELS = ("where", "cause", "evidence", "done", "try", "report")
+LABELS = ("where", "cause", "evidence", "torch", "done", "try", "report")
 _INDENT = "  "
 _LABEL_WIDTH = 11
 _MOST_LINES = 16
@@ -58,6 +60,7 @@ class Account:
     who: str = ""  # where it was no worker: "supervisor", "main process"
     seen_at: float | None = None  # time.time(); None: now
     incident_id: str = ""  # in the record of the run, "7f3a.2"; empty: it is in none
+    in_torchs_words: str = ""  # of a worker of a loader that is gone: what torch's loader says of such a one
     may_be_skipped: bool = True  # False where on_error has no say, as for ImportError and MemoryError
 
 
@@ -74,6 +77,26 @@ def first_line(account: Account) -> str:
     who = account.who or ("supervisor" if account.worker_id is None else f"worker {account.worker_id}")
     pid = "" if account.pid is None else f" (pid {account.pid})"
     return one_line(f"{who}{pid} {one_line(account.diagnosis.summary, 300)}{_doing(account)}", 500)
+
+
+def in_torchs_words(pid: int, exit_code: int) -> str:
+    """The sentence of torch's loader for a worker that is gone: log matchers and search engines know it.
+
+    Without what torch adds in some cases, which is advice.
+    """
+    if exit_code < 0:
+        return f"DataLoader worker (pid {pid}) is killed by signal: {_description(-exit_code)}."
+    if exit_code > 0:
+        return f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {exit_code}."
+    return f"DataLoader worker (pid(s) {pid}) exited unexpectedly"
+
+
+def _description(number: int) -> str:
+    """ "Segmentation fault", as the C library has it."""
+    try:
+        return signal.strsignal(number) or f"Unknown signal {number}"
+    except ValueError:
+        return f"Unknown signal {number}"
 
 
 def incident_of(account: Account, seen: str = "") -> Incident:
@@ -116,6 +139,7 @@ def _texts(account: Account) -> Iterator[list[str]]:
     yield [_position(account), diagnosis.where]
     yield [f"{diagnosis.because} ({diagnosis.confidence})"]
     yield [*diagnosis.evidence, *(f"ruled out, {text}" for text in diagnosis.ruled_out)]
+    yield [account.in_torchs_words]
     yield [account.done, _others(account)]
     yield [*diagnosis.advice, *_advice_on_sample(account)]
     yield [f"holdfast report {account.incident_id.rpartition('.')[0]}" if account.incident_id else ""]

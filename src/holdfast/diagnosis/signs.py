@@ -31,7 +31,8 @@ _ENDED = {
     Ending.OVER_BUDGET: "had, with the others, more memory than memory_budget allows",
     Ending.GREW: "grows",
 }
-NO_MEMORY = ("can't allocate memory", "Unable to allocate", "not enough memory", "can't start new thread")
+NO_THREAD = "can't start new thread"
+NO_MEMORY = ("can't allocate memory", "Unable to allocate", "not enough memory", NO_THREAD)
 """What Python, numpy and torch say where they are refused memory, whatever they raise."""
 TO_ITSELF = ("find the call of os.kill, signal.raise_signal or raise() on the line under `where`",)
 WINDOWS_STACK_OVERFLOW = 0xC00000FD
@@ -257,7 +258,9 @@ def exception_line(evidence: Evidence, longest: int = 200) -> str:
 def died_of_exception(evidence: Evidence) -> tuple[str, bool]:
     """What Python printed last of an exception, if the process may have died of it; and whether it wrote no more.
 
-    Python then exits with status 1. What was caught and logged before a crash or a hang is no reason for either.
+    Python then exits with status 1. What was caught and logged before a crash or a hang is no reason for either; and
+    before an exit it is no more than possible, if more was written after it. Last words are likely: a program may log
+    an exception, and then exit.
     """
     if not has_exited_by_itself(evidence) or evidence.exit_code != 1:
         return "", False
@@ -268,7 +271,7 @@ def died_of_exception(evidence: Evidence) -> tuple[str, bool]:
 
 
 def last_exception_printed(evidence: Evidence) -> str:
-    """The last line of the last traceback on stderr: what a process that exited with status 1 died of."""
+    """The last line of the last traceback on stderr: what a process that exited with status 1 may have died of."""
     text = evidence.stderr_tail
     start = text.rfind("Traceback (most recent call last)")
     if start < 0:

@@ -1,10 +1,11 @@
-"""Whether a library uses AVX-512 without asking the CPU first. A rule, not a proof: what it says is a warning.
+"""Whether a library uses AVX-512 or AMX without asking the CPU first. A rule, not a proof: what it says is a warning.
 
     asks      an instruction cpuid or xgetbv, an IFUNC, or a name such as __cpu_model, cpuinfo_has_x86_avx512f,
               arrow::internal::CpuInfo: what it has of AVX-512 it chooses at run time, itself or by another library.
               The rule clears all of torch's, numpy's, pyarrow's and scipy's libraries, and none that was built so that
               it needs AVX-512.
-    uses      any EVEX instruction, not only on zmm registers, that needs what is asked about
+    uses      any EVEX instruction, not only on zmm registers, or one on AMX tiles, that needs what is asked about;
+              others (AVX2, FMA, AES ...) are not looked for
 
 x86 has no boundaries between instructions, and any byte may begin one. What looks like an instruction counts if code
 that is decoded from a little before comes to it. Runs in: main process.
@@ -42,7 +43,15 @@ def _evex_pattern() -> re.Pattern[bytes]:
     return re.compile(b"\x62[" + re.escape(second) + b"][" + re.escape(third) + b"]", re.DOTALL)
 
 
-_EVEX = _evex_pattern()
+def _amx_pattern() -> re.Pattern[bytes]:
+    """C4, then a byte whose low bits say map 2, one in which W and L are 0, and the opcode of an AMX instruction."""
+    second = bytes(byte for byte in range(256) if byte & 31 == 2)
+    third = bytes(byte for byte in range(256) if not byte & 0x84)
+    return re.compile(b"\xc4[" + re.escape(second) + b"][" + re.escape(third) + b"][IKl\\\\^]", re.DOTALL)
+
+
+_PATTERNS = _evex_pattern(), _amx_pattern()
+_LOOKED_FOR = ("avx512", "amx")
 
 
 class OutOfTime(Exception):
@@ -55,7 +64,7 @@ class Use:
 
     instruction: str
     needs: tuple[str, ...]
-    """In the words of /proc/cpuinfo: of AVX-512 what is asked about."""
+    """In the words of /proc/cpuinfo: of AVX-512 and AMX what is asked about."""
     offset: int
     symbol: str
 
@@ -127,20 +136,21 @@ def _first_use(
     data: mmap.mmap, codes: list[_Code], path: str, lacking: Callable[[str], bool], deadline_s: float
 ) -> Use | None:
     for code in codes:
-        for at in _evex_places(data, code, deadline_s):
+        for at in _places(data, code, deadline_s):
             found = _decoded(data, code, at)
-            needs = tuple(word for word in found.needs if word.startswith("avx512") and lacking(word))
+            needs = tuple(word for word in found.needs if word.startswith(_LOOKED_FOR) and lacking(word))
             if needs and _is_instruction(data, code, at):
                 symbol = symbol_at(path, at - code.offset + code.address)
                 return Use(found.text, needs, at, symbol)
     return None
 
 
-def _evex_places(data: mmap.mmap, code: _Code, deadline_s: float) -> Iterator[int]:
+def _places(data: mmap.mmap, code: _Code, deadline_s: float) -> Iterator[int]:
     for start in range(code.offset, code.offset + code.size, _SLICE_BYTES):
         _check_time(deadline_s)
-        end = min(start + _SLICE_BYTES + 2, code.offset + code.size)  # what begins at the edge is in this slice
-        yield from (match.start() for match in _EVEX.finditer(data, start, end))
+        end = min(start + _SLICE_BYTES + 3, code.offset + code.size)  # what begins at the edge is in this slice
+        for pattern in _PATTERNS:
+            yield from (match.start() for match in pattern.finditer(data, start, end))
 
 
 def _decoded(data: mmap.mmap, code: _Code, at: int) -> Instruction:

@@ -46,7 +46,7 @@ def given_up(
         lost_with_it=tuple(others),
         incident_id=incident_id,
     )
-    return kind_of(lost)(message.render(account), worker_id=lost.worker_id, sample_index=index)
+    return kind_of(lost)(_message(account, lost), worker_id=lost.worker_id, sample_index=index)
 
 
 def died_starting(lost: WorkerLost) -> WorkerInitError:
@@ -58,7 +58,7 @@ def died_starting(lost: WorkerLost) -> WorkerInitError:
         phase=lost.doing.words,
         done=f"{loaded}: another worker would end the same way",
     )
-    return WorkerInitError(message.render(account), worker_id=lost.worker_id)
+    return WorkerInitError(_message(account, lost), worker_id=lost.worker_id)
 
 
 def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
@@ -69,7 +69,7 @@ def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:
         phase=lost.doing.words,
         done=f"it was restarted {plural(max_restarts, 'time')} within a minute, as max_restarts={max_restarts} allows",
     )
-    return TooManyRestarts(message.render(account), worker_id=lost.worker_id)
+    return TooManyRestarts(_message(account, lost), worker_id=lost.worker_id)
 
 
 def stream_lost(lost: WorkerLost, elements: int, *, incident_id: str = "") -> WorkerError:
@@ -85,7 +85,13 @@ def stream_lost(lost: WorkerLost, elements: int, *, incident_id: str = "") -> Wo
         f"past the next one; what it had delivered is good, and the other workers go on",
         incident_id=incident_id,
     )
-    return kind_of(lost)(message.render(account), worker_id=lost.worker_id)
+    return kind_of(lost)(_message(account, lost), worker_id=lost.worker_id)
+
+
+def _message(account: Account, lost: WorkerLost) -> str:
+    """With the sentence that torch has for it."""
+    words = message.in_torchs_words(lost.pid, lost.exitcode)
+    return message.render(dataclasses.replace(account, in_torchs_words=words))
 
 
 # -- incidents ---------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ _OF_CAUSE = {
     "illegal instruction": CRASH,
     "segmentation fault": CRASH,
     "stack overflow": CRASH,
+    "descriptors closed": KILLED,
     "exit by user code": KILLED,
     "interrupted by a signal handler": KILLED,
     "killed by another process": KILLED,

@@ -68,6 +68,7 @@ class Doing(NamedTuple):
     attempt: int = 0  # goes up with every further attempt at the same thing, so that two do not look like one
     limit_ms: int = 0  # of a call that has a time limit of its own; below 0: it has none
     limit_bytes: int = 0  # of a call that has a memory limit of its own; below 0: it has none
+    is_cut_off: bool = False  # it has found its channel to the main process closed in its own process
 
     @property
     def words(self) -> str:
@@ -146,7 +147,8 @@ class Board:
         row = self.row(worker_id)
         unit = row[UNIT]
         phase, position, life = Phase(row[PHASE]), row[POSITION], row[LIFE]
-        return Doing(phase, unit, position, life, row[SPAN], row[ATTEMPT], row[LIMIT_MS], row[LIMIT_BYTES])
+        limits, is_cut_off = (row[LIMIT_MS], row[LIMIT_BYTES]), bool(row[board_rows.CUT_OFF])
+        return Doing(phase, unit, position, life, row[SPAN], row[ATTEMPT], *limits, is_cut_off)
 
     def memory(self, worker_id: int) -> WorkerMemory:
         row = self.row(worker_id)
@@ -168,7 +170,7 @@ class Board:
         row[board_rows.PID] = row[board_rows.STARTED_TICKS] = 0
         row[board_rows.SINCE_NS] = time.monotonic_ns()
         row[START_BYTES] = row[LEAVE] = row[PEAK_BYTES] = row[KEPT_BYTES] = 0
-        row[LIMIT_MS] = row[LIMIT_BYTES] = 0
+        row[LIMIT_MS] = row[LIMIT_BYTES] = row[board_rows.CUT_OFF] = 0
         row[BORN_BYTES] = born_bytes
         row[TAKEN_BACK] = -1
         row[PHASE], row[UNIT], row[POSITION], row[LIFE], row[SPAN] = Phase.STARTING, -1, -1, life, 1

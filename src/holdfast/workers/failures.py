@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import os
 import pickle
 import time
 import traceback
@@ -71,7 +72,7 @@ def capture(error: BaseException, where: str) -> Failure:
         traceback=text,
         where=where,
         memory=limits.memory_use(),
-        descriptors=descriptors.held() if getattr(error, "errno", None) == errno.EMFILE else "",
+        descriptors=descriptors.held() if _is_of_descriptors(error) else "",
         is_refusal=limits.is_refusal(error),
         raised_at=time.time(),
     )
@@ -95,6 +96,16 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 # -- in the worker -----------------------------------------------------------------------------------------------------
+
+
+def _is_of_descriptors(error: BaseException) -> bool:
+    """Whether it says that there are none left; whose, only counting tells."""
+    if getattr(error, "errno", None) == errno.EMFILE:
+        return True
+    try:
+        return os.strerror(errno.EMFILE) in str(error)
+    except Exception:  # it is the user's, and may be of any class
+        return False
 
 
 def _round_trip(obj: object) -> bytes | None:

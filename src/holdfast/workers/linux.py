@@ -38,7 +38,7 @@ from holdfast.memory import readings
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
-from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor, threads
+from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor, threads, watching
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, WorkerMemory
@@ -52,7 +52,7 @@ from holdfast.workers.messages import BringBack, Epoch, Exited, Retire, Started,
 from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
-_SILENT_AFTER_S = 5.0  # a supervisor that does not tick for so long, while we do wait, has stopped
+_SILENT_AFTER_S = 5.0  # a supervisor that runs, and does not tick for so long while we do wait, is lost
 _SILENT_WHEN_BUSY_S = 300.0
 _MAX_SUPERVISOR_RESTARTS = 3  # without a single finished unit in between
 _STOP_MARGIN_S = 1.0
@@ -105,7 +105,7 @@ class Crew:
         self._poll = select.poll()
         self._bell: Bell | None = None
         self._ticks_seen = -1
-        self._silent_s = 0.0
+        self._silent_s = self._stopped_s = 0.0
         self._restarts_in_a_row = 0
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self.new_interpreters: str | None = None
@@ -147,6 +147,7 @@ class Crew:
             started_by=self.start_method,
             start_method=self._workers[0].start_method,
             sample_timeout_s=self._job.sample_timeout_s,
+            stopped_grace_s=watching.STOPPED_GRACE_S,
             memory_limit_bytes=self._job.care.memory_limit,
             memory_budget_bytes=self._job.memory_budget,
             max_restarts=self._job.max_restarts,
@@ -182,7 +183,7 @@ class Crew:
         self._poll.register(control, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
         self._control_open = True
-        self._ticks_seen, self._silent_s = -1, 0.0
+        self._ticks_seen, self._silent_s, self._stopped_s = -1, 0.0, 0.0
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -427,12 +428,15 @@ class Crew:
             self._descendants.look((self._process.pid,))
         ticks = self._board.ticks()
         if ticks != self._ticks_seen:
-            self._ticks_seen, self._silent_s = ticks, 0.0
+            self._ticks_seen, self._silent_s, self._stopped_s = ticks, 0.0, 0.0
             return
-        self._silent_s += waited_s
+        if _is_stopped(self._process.pid):
+            self._stopped_s += waited_s
+        else:
+            self._silent_s, self._stopped_s = self._silent_s + waited_s, 0.0
         # While it imports the user's modules or starts a new interpreter it cannot tick, for as long as that takes.
-        is_busy = self._board.is_busy() and not _is_stopped(self._process.pid)
-        if self._silent_s >= (_SILENT_WHEN_BUSY_S if is_busy else _SILENT_AFTER_S):
+        silent_after_s = _SILENT_WHEN_BUSY_S if self._board.is_busy() else _SILENT_AFTER_S
+        if self._silent_s >= silent_after_s or self._stopped_s > watching.STOPPED_GRACE_S:
             self._replace_supervisor(has_ended=False)
 
     def _replace_supervisor(self, *, has_ended: bool) -> None:

@@ -13,7 +13,7 @@ import multiprocessing.process
 import os
 import sys
 
-from holdfast.diagnosis import inquiry, signs, wording
+from holdfast.diagnosis import inquiry, message, signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 from holdfast.diagnosis.message import Account
 from holdfast.errors import WorkerInitError
@@ -56,7 +56,9 @@ def error_of(
         missing = ("what it wrote to stderr: it wrote to the terminal itself",) if stderr_tail is None else ()
         diagnosis = _in_import(evidence, importing, missing)
     done = "no worker was started: another process would end the same way"
-    account = Account(diagnosis, pid=pid, phase="starting", done=done, who=who)
+    is_torchs_too = exitcode is not None and who != "supervisor" and not front
+    words = message.in_torchs_words(pid, exitcode or 0) if is_torchs_too else ""
+    account = Account(diagnosis, pid=pid, phase="starting", done=done, who=who, in_torchs_words=words)
     return giving_up.told(WorkerInitError, account, front)
 
 
@@ -79,10 +81,11 @@ def _in_import(evidence: Evidence, importing: str | None, missing: tuple[str, ..
     found = inquiry.diagnose(evidence)
     ended = signs.ended(evidence) if evidence.exit_code is not None else "made no progress"
     where, again = _place(importing)
-    said = signs.died_of_exception(evidence)[0]
+    said, is_last = signs.died_of_exception(evidence)
+    said = said if is_last else ""
     return Diagnosis(
         cause="failure before the first sample" if found.cause in _ITSELF else found.cause,
-        confidence=Confidence.CERTAIN if found.cause in _ITSELF else found.confidence,
+        confidence=Confidence.CERTAIN if found.cause in _ITSELF and not said else found.confidence,
         summary=f"{ended} {where}",
         because=f"{where} it {ended}" + (f": {wording.one_line(said)}" if said else ""),
         evidence=(*found.evidence, *(f"not available: {what}" for what in missing)),

@@ -187,6 +187,9 @@ class WorkerEnd:
         if holds:
             self._held.append((self._sent, holds))
 
+    def fileno(self) -> int:
+        return int(self._connection.fileno())
+
     def say_read(self) -> None:
         """Tell the main process how much was read, and that this process is there."""
         self.send(b"")

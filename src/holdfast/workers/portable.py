@@ -51,7 +51,6 @@ from holdfast.workers.watching import BudgetWatch
 
 _POLL_S = 1.0
 _HUNG_UP_TICKS = 5  # a process whose pipe has ended and that goes on for so long, while we wait, is ended
-_STOPPED_TICKS = 2  # the same for one that was stopped by a signal, or suspended, and is not continued
 _KILL_AFTER_TERM_S = 0.5
 _GONE_AFTER_KILL_S = 1.0
 _MAX_SPARE_DEATHS = 2  # before an assignment, in a row: then there is no spare any more
@@ -278,11 +277,7 @@ class PortableCrew:
             recruit.watch()
             recruit.note_descendants()
             recruit.silent_ticks += recruit.line.is_over
-            if (
-                recruit.silent_ticks >= _HUNG_UP_TICKS
-                or recruit.stays_stopped(_STOPPED_TICKS)
-                or recruit.does_not_end()
-            ):
+            if recruit.silent_ticks >= _HUNG_UP_TICKS or recruit.stays_stopped() or recruit.does_not_end():
                 recruit.process.kill()
             if recruit.has_ended():
                 self._bury(recruit)

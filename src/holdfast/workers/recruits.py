@@ -21,7 +21,7 @@ import psutil
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.transport import main_module, names
 from holdfast.transport.slots import PooledSegment
-from holdfast.workers import no_start, pipes, recruit, start_methods
+from holdfast.workers import no_start, pipes, recruit, start_methods, watching
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.board import Board, Doing
 from holdfast.workers.descendants import Descendants
@@ -206,10 +206,10 @@ class Recruit:
         if self._is_rank:
             self._descendants.look((self.pid,), at_once=at_once)
 
-    def stays_stopped(self, ticks: int) -> bool:
-        """Whether it has been stopped for so many ticks of ours. Asked at every tick."""
+    def stays_stopped(self) -> bool:
+        """Whether it was not continued within the grace, in ticks of ours. Asked at every tick."""
         self._stopped_ticks = self._stopped_ticks + 1 if self._is_stopped() else 0
-        if self._stopped_ticks < ticks:
+        if self._stopped_ticks * _TICK_S <= watching.STOPPED_GRACE_S:
             return False
         self.reason = Reason.STOPPED if self.reason is Reason.EXITED else self.reason
         return True

@@ -60,6 +60,7 @@ class SupervisorSpec:
     started_by: str  # the start method of this process
     start_method: str | None  # what `multiprocessing.get_start_method()` says in a worker; None: the platform's
     sample_timeout_s: float | None
+    stopped_grace_s: float  # how long a worker may be stopped by a signal
     memory_limit_bytes: int | None
     memory_budget_bytes: int | None
     max_restarts: int
@@ -270,7 +271,8 @@ class Supervisor:
         process, traces = born.process, born.traces
         pidfd = os.pidfd_open(process.pid)
         deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
-        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, StopWatch(pidfd), cap)
+        stop_watch = StopWatch(pidfd, self._spec.stopped_grace_s)
+        self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, stop_watch, cap)
         self._poll.register(pidfd, select.POLLIN)
         traces.stderr.name(f"{self._spec.who} {worker_id}")
         self._listen_to(traces.stderr)

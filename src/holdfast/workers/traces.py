@@ -13,6 +13,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -201,6 +202,7 @@ class KeptTraces:
             pid=self._pid,
             seen_at=time.time(),
             phase=doing.words,
+            is_cut_off=doing.is_cut_off,
             start_method=surroundings.start_method,
             frame=frame,
             mappings=self._libraries.read_or_own(surroundings.forks_itself) if is_crash else (),
@@ -214,6 +216,7 @@ class KeptTraces:
             memory_at_start_bytes=self._memory.at_start_bytes,
             counters_before=before,
             counters_after=after,
+            kills_seen=self._memory.kills_seen() if reason is Reason.EXITED and exit_code == -signal.SIGKILL else None,
             sample_timeout_s=surroundings.sample_timeout_s,
             memory_limit_bytes=surroundings.memory_limit_bytes,
             memory_budget_bytes=surroundings.memory_budget_bytes,

@@ -87,6 +87,7 @@ class Untraced:
             exit_code=exit_code,
             pid=self._pid,
             phase=doing.words,
+            is_cut_off=doing.is_cut_off,
             start_method=surroundings.start_method,
             sample_timeout_s=surroundings.sample_timeout_s,
             memory_limit_bytes=surroundings.memory_limit_bytes,

@@ -22,10 +22,15 @@ from holdfast.workers.limits import IN_THE_WAY_BYTES, SLACK_BYTES
 STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
 """Makes a worker write the stacks of its threads, whatever they do, and go on. No library we know uses it."""
 
+STOPPED_GRACE_S = 10.0
+"""How long a process may be stopped by a signal, as a debugger or a job scheduler does it, before it counts as lost.
+
+In ticks of who watches. Read in the main process, which tells the supervisor.
+"""
+
 _SLOWEST_TICK_S = 0.5
 _TICKS_PER_LIMIT = 5
 _MEMORY_TICK_S = 0.2  # within which a process can touch half a gigabyte
-_STOPPED_GRACE_S = 1.0
 _ENDING_GRACE_S = 3.0
 _STACK_WITHIN_S = 0.2
 _STACK_SETTLES_S = 0.05  # it writes no more: on a busy machine it may be interrupted for some time in between
@@ -180,18 +185,19 @@ class BudgetWatch:
 class StopWatch:
     """How long a child process has been stopped by a signal."""
 
-    def __init__(self, pidfd: int) -> None:
+    def __init__(self, pidfd: int, grace_s: float = STOPPED_GRACE_S) -> None:
         self._pidfd = pidfd
+        self._grace_s = grace_s
         self.is_stopped = False
         self._stopped_s = 0.0
 
     def is_over(self, elapsed_s: float) -> bool:
-        """Whether it was not continued within a short grace."""
+        """Whether it was not continued within the grace."""
         with contextlib.suppress(ChildProcessError):
             while (news := os.waitid(os.P_PIDFD, self._pidfd, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)) is not None:
                 self.is_stopped = news.si_code == os.CLD_STOPPED
         self._stopped_s = self._stopped_s + elapsed_s if self.is_stopped else 0.0
-        return self._stopped_s > _STOPPED_GRACE_S
+        return self._stopped_s > self._grace_s
 
 
 class StackRequest:

@@ -25,7 +25,7 @@ import torch.multiprocessing
 from torch.utils.data import default_collate, default_convert
 
 from holdfast import options
-from holdfast.board_rows import ATTEMPT, BORN_BYTES, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Phase
+from holdfast.board_rows import ATTEMPT, BORN_BYTES, CUT_OFF, LEAVE, PHASE, POSITION, SPAN, START_BYTES, UNIT, Phase
 from holdfast.diagnosis import descriptors
 from holdfast.memory import readings
 from holdfast.transport import collate, layout
@@ -87,6 +87,8 @@ class WorkerChannel(Protocol):
 
     def send(self, data: bytes, handles: Sequence[Any] = ()) -> None:
         """Raises ConnectionError if the main process has hung up."""
+
+    def fileno(self) -> int: ...
 
 
 class Worker:
@@ -224,6 +226,17 @@ class Worker:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        line = _file_behind(self._channel.fileno())
+        try:
+            self._obey()
+        except OSError:
+            if line == _file_behind(self._channel.fileno()):
+                raise
+            # The user's code has closed what it had not opened: nothing can be said but on the board.
+            self._row[CUT_OFF] = 1
+            raise SystemExit(1) from None
+
+    def _obey(self) -> None:
         handlers: dict[int, Callable[[tuple[Any, ...], list[Handle]], None]] = {
             Order.UNIT: lambda message, _: self._load(messages.unpack_unit(message)),
             Order.SEGMENT: self._learn_segment,
@@ -508,6 +521,17 @@ class Worker:
     def _where(self, doing: str) -> str:
         """One line for the user: which worker, which batch, which sample."""
         return f"raised in {self._who}, batch {self._unit}, {doing}"
+
+
+def _file_behind(fd: int) -> tuple[int, int] | None:
+    """What a descriptor stands for; None where it is closed, or no descriptor but a handle of Windows."""
+    if os.name != "posix":
+        return None
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _exit_status_of(error: BaseException) -> object:

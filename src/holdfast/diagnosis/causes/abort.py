@@ -1,8 +1,8 @@
 """Native code aborted: it found its own state to be wrong, and stopped the process.
 
 Signs: SIGABRT that no other process sent. The words that glibc, C++, Rust, assert or Python wrote to stderr before it
-say why. A panic or a failed check may also be survived, by this process or by one that it started: their words count
-only if they are the last.
+say why, and are never more than likely. A panic or a failed check may also be survived, by this process or by one that
+it started: their words count only if they are the last.
 
 Pure. Runs in: main process.
 """
@@ -58,7 +58,7 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     said = wording.one_line(words, 160) if _is_final(words, after) else ""
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN if said else Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         summary=f"aborted: {said}" if said else "aborted",
         because=f"{who} says: {said}"
         if said

@@ -1,6 +1,7 @@
 """A worker failed before its first sample: on an import, on unpickling the dataset, or in `worker_init_fn`.
 
-Signs: it raised, exited or died while it was starting.
+Signs: it raised, exited or died while it was starting. What it was doing, where only the words of an exception tell
+that, and an exception that was the last on its stderr, are likely.
 
 Pure. Runs in: main process.
 """
@@ -25,9 +26,10 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     if evidence.phase != _STARTING or not is_end:
         return None
     said = signs.exception_line(evidence) or _printed(evidence)
+    is_told = (bool(said) and evidence.raised is None) or _UNPICKLING.search(said) is not None
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN if signs.signal_of(evidence) is None else Confidence.LIKELY,
+        confidence=Confidence.LIKELY if is_told or signs.signal_of(evidence) is not None else Confidence.CERTAIN,
         summary=signs.ended(evidence),
         because=_because(evidence, said),
         where=signs.where(evidence),
@@ -37,7 +39,8 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 
 
 def _printed(evidence: Evidence) -> str:
-    return signs.last_exception_printed(evidence) if signs.died_of_exception(evidence)[0] else ""
+    """The exception it may have died of: the last words of a process that exited with status 1."""
+    return signs.last_exception_printed(evidence) if signs.died_of_exception(evidence)[1] else ""
 
 
 def _because(evidence: Evidence, said: str) -> str:

@@ -1,8 +1,8 @@
 """CUDA was used in a worker that was forked from a process that had used CUDA before.
 
 Signs: torch's own words, "Cannot re-initialize CUDA in forked subprocess", or CUDA's initialization error (3) in a
-worker started by fork: in what was raised, or in the exception that the worker died of. What was caught and logged
-before a kill or a crash is no sign.
+worker started by fork: in what was raised, or in the exception that the worker died of, if that was the last it wrote.
+Words make it likely. What was caught and logged before a kill or a crash is no sign.
 
 Pure. Runs in: main process.
 """
@@ -23,15 +23,14 @@ _CUDA = re.compile(
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
-    text, is_sure = signs.died_of_exception(evidence)
+    text, is_last = signs.died_of_exception(evidence)
     if evidence.raised is not None:
-        text, is_sure = evidence.raised.message, True
-    is_said = _TORCH in text
-    if not is_said and not (signs.is_forked(evidence) and _CUDA.search(text)):
+        text, is_last = evidence.raised.message, True
+    if _TORCH not in text and not (signs.is_forked(evidence) and _CUDA.search(text)):
         return None
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN if is_said and is_sure else Confidence.LIKELY,
+        confidence=Confidence.LIKELY if is_last else Confidence.POSSIBLE,
         summary="used CUDA, which does not work in a forked process",
         because="the main process had used CUDA before the worker was forked, and CUDA does not survive a fork",
         where=signs.where(evidence),

@@ -14,11 +14,12 @@ from holdfast.diagnosis import signs
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "dataset exception"
+_STARTING = "starting"  # there it is a failure before the first sample
 _OF_MEMORY = ("MemoryError", "can't allocate memory", "Unable to allocate")
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
-    if evidence.ending is not Ending.RAISED or evidence.raised is None:
+    if evidence.ending is not Ending.RAISED or evidence.raised is None or evidence.phase == _STARTING:
         return None
     line = signs.exception_line(evidence)
     return Diagnosis(
@@ -35,6 +36,11 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
 def _advice(evidence: Evidence) -> tuple[str, ...]:
     raised = evidence.raised
     assert raised is not None
+    if signs.NO_THREAD in raised.message or (raised.errno == errno.EAGAIN and "fork" in raised.traceback):
+        return (
+            "ulimit -u; cat /sys/fs/cgroup/pids.max   how many processes and threads are allowed here",
+            "use fewer workers, or fewer threads in each: OMP_NUM_THREADS=1 in the environment",
+        )
     if any(words in f"{raised.type} {raised.message}" for words in _OF_MEMORY):
         return ("use fewer workers or smaller batches: every worker holds its own samples and batch in memory",)
     if raised.errno == errno.ENOSPC:

@@ -1,8 +1,9 @@
 """The kernel's out-of-memory killer ended the worker: its memory cgroup, or the machine, had no memory left.
 
-Signs: SIGKILL, and a count of such kills went up between the readings before and after: the count of the worker's own
-cgroup proves it, that of the whole machine makes it likely. A SIGKILL without such a count is never called out of
-memory.
+Signs: SIGKILL, and a count of such kills went up between the readings before and after. The count of the worker's own
+cgroup proves it if it went up by as many as were killed, and if the worker was large: else the kernel may have chosen
+a neighbour, and it is likely, as it is by the count of the whole machine. A SIGKILL without such a count is never
+called out of memory.
 
 Pure. Runs in: main process.
 """
@@ -14,6 +15,7 @@ from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, MemoryCounters
 
 NAME = "out of memory"
+_LARGE_SHARE = 0.1
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
@@ -21,8 +23,10 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
         return None
     in_cgroup, on_host = signs.out_of_memory_kills(evidence)
     if in_cgroup:
-        confidence = Confidence.CERTAIN
+        is_proven = (evidence.kills_seen or 1) <= in_cgroup and _is_large(evidence)
+        confidence = Confidence.CERTAIN if is_proven else Confidence.LIKELY
         because = "the out-of-memory killer ended a process of the worker's memory cgroup at that moment"
+        because += "" if is_proven else "; the kernel does not tell which"
         counted = f"kills counted in cgroup {_cgroup(evidence)}: {in_cgroup} more than before"
     elif on_host:
         confidence = Confidence.LIKELY
@@ -33,15 +37,41 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     else:
         return None
     growth = wording.growth(evidence.memory, evidence.memory_at_start_bytes)
-    lines = (counted, _limit(evidence), _budget(evidence), evidence.memory_needs, growth)
+    lines = (
+        counted,
+        _killed(evidence, in_cgroup or on_host or 0),
+        _limit(evidence),
+        _budget(evidence),
+        evidence.memory_needs,
+        growth,
+    )
     return Diagnosis(
         cause=NAME,
         confidence=confidence,
-        summary="was killed by the kernel, which was out of memory",
+        summary="was killed by the kernel, which was out of memory"
+        if confidence is Confidence.CERTAIN
+        else "was killed by SIGKILL, when the kernel was out of memory",
         because=because,
         where=signs.where(evidence),
         evidence=("SIGKILL", *(line for line in lines if line)),
         advice=_advice(evidence),
+    )
+
+
+def _is_large(evidence: Evidence) -> bool:
+    """Whether what it had of its own, when it was last looked at, was a good part of what its cgroup may have."""
+    after = evidence.counters_after or MemoryCounters()
+    room = after.cgroup_limit_bytes or after.cgroup_usage_bytes
+    seen = [reading.anonymous_bytes for reading in evidence.memory if reading.anonymous_bytes > 0]
+    own = seen[-1] - min(evidence.memory_at_start_bytes, *seen) if seen else 0
+    return room is not None and own >= _LARGE_SHARE * room > 0
+
+
+def _killed(evidence: Evidence, counted: int) -> str:
+    """Where there were more deaths than such kills."""
+    seen = evidence.kills_seen or 1
+    return (
+        f"workers that were killed by SIGKILL, or were about to end, at that moment: {seen}" if seen > counted else ""
     )
 
 

@@ -1,7 +1,9 @@
 """A sample needed more memory than the loader's `memory_limit` allows a worker, or its worker had kept too much before.
 
-Signs: with a limit, Python, numpy or torch could not allocate memory or start a thread, or C++ said std::bad_alloc; or
-the supervisor saw the worker past its limit, and ended it.
+Signs: the supervisor saw the worker past its limit, and ended it; or, with a limit, Python, numpy or torch could not
+allocate memory or start a thread, or C++ said std::bad_alloc. An exception makes it certain only if what was asked for,
+with what the worker had, is more than the limit; if it is far less, that rules it out, as for a thread that a limit on
+processes forbids. Else it is likely.
 
 Pure. Runs in: main process.
 """
@@ -17,7 +19,10 @@ from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "over memory_limit"
 _IN_BYTES = re.compile(r"tried to allocate (\d+) bytes")
-_IN_WORDS = re.compile(r"Unable to allocate ([\d.]+ [KMGTP]?i?B)")
+_IN_WORDS = re.compile(r"Unable to allocate (\d{1,15}(?:\.\d{1,9})?) ([KMGTPE]iB|bytes)")
+_UNITS = {"bytes": 1} | {f"{letter}iB": 1024**power for power, letter in enumerate("KMGTPE", 1)}
+_STACK_BYTES = 8 << 20  # of a thread, mostly
+_FAR_BELOW = 0.5
 _BAD_ALLOC = "std::bad_alloc"
 
 
@@ -27,9 +32,11 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     limit = words.limit(evidence.memory_limit_bytes)
     if evidence.ending is Ending.OVER_LIMIT:
         return _told(evidence, f"had {_used(evidence)} of its own, over memory_limit ({limit})", _SEEN)
-    if _was_refused(evidence):
+    if _was_refused(evidence) and not contradiction(evidence):
         had = f" when it had {_used(evidence)}" if evidence.memory_kept_bytes else ""
-        return _told(evidence, f"asked for {_asked(evidence)}{had}, over memory_limit ({limit})", _REFUSAL)
+        return _told(
+            evidence, f"asked for {_asked(evidence)}{had}, over memory_limit ({limit})", _REFUSAL, _confidence(evidence)
+        )
     if signs.is_crash_by(evidence, wording.SIGABRT) and _BAD_ALLOC in evidence.stderr_tail:
         return _told(evidence, f"could get no more memory under memory_limit ({limit})", _ABORT, Confidence.LIKELY)
     return None
@@ -83,13 +90,44 @@ def _was_refused(evidence: Evidence) -> bool:
     return is_error or any(words in raised.message for words in signs.NO_MEMORY)
 
 
+def contradiction(evidence: Evidence) -> str:
+    """What was measured against it, where memory was refused: that there was room for what was asked for."""
+    used, asked, limit = evidence.memory_used_bytes, _asked_bytes(evidence), evidence.memory_limit_bytes
+    if limit is None or used is None or asked is None or not _was_refused(evidence):
+        return ""
+    if used + asked >= _FAR_BELOW * limit:
+        return ""
+    return f"it had {_used(evidence)} of {words.limit(limit)} when it was refused {_asked(evidence)}"
+
+
+def _confidence(evidence: Evidence) -> Confidence:
+    used, asked, limit = evidence.memory_used_bytes or 0, _asked_bytes(evidence) or 0, evidence.memory_limit_bytes or 0
+    return Confidence.CERTAIN if used + asked > limit and not _is_about_thread(evidence) else Confidence.LIKELY
+
+
+def _is_about_thread(evidence: Evidence) -> bool:
+    return evidence.raised is not None and signs.NO_THREAD in evidence.raised.message
+
+
 def _asked(evidence: Evidence) -> str:
-    """How much, where the exception tells."""
+    """How much, in words, where the exception tells."""
+    if _is_about_thread(evidence):
+        return "a thread"
+    found = _IN_WORDS.search(evidence.raised.message) if evidence.raised is not None else None
+    if found:
+        return f"{found[1]} {found[2]}"
+    asked = _asked_bytes(evidence)
+    return "more memory" if asked is None else words.size(asked)
+
+
+def _asked_bytes(evidence: Evidence) -> int | None:
+    """How much, where the exception tells, or of what size a thread's stack is."""
     text = evidence.raised.message if evidence.raised is not None else ""
     if match := _IN_BYTES.search(text):
-        return words.size(int(match[1]))
-    match = _IN_WORDS.search(text)
-    return match[1] if match else "more memory"
+        return int(match[1])
+    if match := _IN_WORDS.search(text):
+        return int(float(match[1]) * _UNITS[match[2]])
+    return _STACK_BYTES if _is_about_thread(evidence) else None
 
 
 def _used(evidence: Evidence) -> str:

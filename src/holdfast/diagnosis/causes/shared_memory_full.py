@@ -1,9 +1,9 @@
 """There was no room left in shared memory (/dev/shm), which containers often have only 64 MB of.
 
 Signs: SIGBUS with BUS_ADRERR at an address in a mapping of a file in /dev/shm, on another tmpfs, or of a memfd; or
-ENOSPC, in Python's or torch's words, for such a file. If that tmpfs is still full just after, it is certain. Where
-the file at the address is not known, a full /dev/shm makes it likely; where not even the address is, it is possible
-only.
+ENOSPC, in Python's or torch's words, for such a file: likely. If that tmpfs is still full just after, it is certain.
+Where the file at the address is not known, a full /dev/shm makes it likely; where not even the address is, it is
+possible only.
 
 Pure. Runs in: main process.
 """
@@ -32,7 +32,8 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     text = f"{raised.message} {raised.filename}"
     if (raised.errno == errno.ENOSPC or _NO_SPACE in text) and _IN_WORDS.search(text):
         line = signs.exception_line(evidence)
-        return _diagnosis(evidence, Confidence.CERTAIN, f"raised {line}", f"the system refused the space: {line}")
+        because = f"a file in shared memory was refused the space: {line}"
+        return _diagnosis(evidence, _confidence_in_words(evidence), f"raised {line}", because)
     return None
 
 
@@ -70,6 +71,12 @@ def _confidence(evidence: Evidence) -> Confidence:
     if free < _FULL_BELOW_BYTES:
         return Confidence.CERTAIN
     return Confidence.LIKELY if free < given_back + _FULL_BELOW_BYTES else Confidence.POSSIBLE
+
+
+def _confidence_in_words(evidence: Evidence) -> Confidence:
+    """Of an exception. Room that is left says nothing against it: it may have asked for more than that."""
+    free = evidence.shared_memory_free_bytes
+    return Confidence.CERTAIN if free is not None and free < _FULL_BELOW_BYTES else Confidence.LIKELY
 
 
 def _diagnosis(evidence: Evidence, confidence: Confidence, summary: str, because: str) -> Diagnosis:

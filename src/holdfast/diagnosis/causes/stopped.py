@@ -1,6 +1,6 @@
 """The worker was stopped by a signal (SIGSTOP, Ctrl-Z) and nobody let it go on.
 
-Signs: the kernel reports it as stopped, for longer than the supervisor waits.
+Signs: the kernel reports it as stopped, for more than ten seconds in which the supervisor itself runs.
 
 Pure. Runs in: main process.
 """

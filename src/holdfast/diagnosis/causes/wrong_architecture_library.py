@@ -1,19 +1,21 @@
 """A library is built for another kind of processor than this one.
 
-Signs: an OSError or ImportError for a library whose file says so: its ELF header, where the loader says only "No such
-file", or the loader's own words. "Exec format error" is none of these: a script without `#!` has it, too.
+Signs: an OSError or ImportError for a library whose file says so in its ELF header, where the loader says only "No such
+file": certain. The loader's own words: likely. "Exec format error" is none of these: a script without `#!` has it, too.
 
 Pure. Runs in: main process.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 
 from holdfast.diagnosis import signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Evidence, RaisedException
 
 NAME = "wrong-architecture library"
+_OF_LOADING = (None, errno.ENOENT, errno.ENOEXEC)  # any other error is of reading the file, whatever it is built for
 _IN_WORDS = re.compile(r"wrong ELF class|incompatible architecture")
 _ON_WINDOWS = "not a valid Win32 application"  # is also said of a program that a subprocess was to run
 
@@ -22,14 +24,15 @@ def diagnose(evidence: Evidence) -> Diagnosis | None:
     raised = evidence.raised
     if raised is None:
         return None
-    if not evidence.wrong_machine and not _is_said(raised):
+    is_seen = bool(evidence.wrong_machine) and raised.errno in _OF_LOADING
+    if not is_seen and not _is_said(raised):
         return None
     line = signs.exception_line(evidence)
     return Diagnosis(
         cause=NAME,
-        confidence=Confidence.CERTAIN,
+        confidence=Confidence.CERTAIN if is_seen else Confidence.LIKELY,
         summary=f"could not load a file that is built for another processor: {wording.one_line(line, 120)}",
-        because=wording.one_line(evidence.wrong_machine) or f"the loader says so: {line}",
+        because=wording.one_line(evidence.wrong_machine) if is_seen else f"the loader says so: {line}",
         where=signs.where(evidence),
         evidence=(line,),
         advice=(

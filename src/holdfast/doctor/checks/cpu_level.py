@@ -37,7 +37,8 @@ def judge(facts: Facts) -> list[Finding]:
         return [ok(NAME, "not an x86_64 CPU: libraries have no such notes")]
     above = [(library, needed) for library, needed in facts.needs if needed > facts.level]
     if not above:
-        return [ok(NAME, f"{facts.cpu_name or 'this CPU'} is {facts.level}; no library asks for more")]
+        noted = f"no library asks for more in its ISA note, which {len(facts.needs)} of them have"
+        return [ok(NAME, f"{facts.cpu_name or 'this CPU'} is {facts.level}; {noted}")]
     packages = " ".join(sorted({library.package for library, _ in above if library.package}))
     return [
         Finding(

@@ -1,4 +1,4 @@
-"""Native libraries that use AVX-512 without asking the CPU first, where the CPU does not have all of it.
+"""Native libraries that use AVX-512 or AMX without asking the CPU first, where the CPU does not have all of it.
 
 The rule is in `dispatch.py`. A CPU that has what compilers use of AVX-512 is looked at closer only with --deep.
 
@@ -76,11 +76,20 @@ def scan(libraries: tuple[Library, ...], flags: frozenset[str], budget_s: float)
 
 def judge(facts: Facts) -> list[Finding]:
     if not facts.level:
-        return [ok(NAME, "not an x86_64 CPU: there is no AVX-512 to look for")]
+        return [ok(NAME, "not an x86_64 CPU: there is no AVX-512 or AMX to look for")]
     if not facts.is_looked_for:
-        return [ok(NAME, f"{facts.cpu_name or 'this CPU'} has AVX-512; its rarer parts are looked for with --deep")]
+        return [
+            ok(
+                NAME,
+                f"{facts.cpu_name or 'this CPU'} has AVX-512; its rarer parts, and AMX, are looked for with --deep",
+            )
+        ]
     return [*_unguarded(facts), *_out_of_time(facts)] or [
-        ok(NAME, f"{plural(facts.looked_at, 'library')}: none uses AVX-512 that this CPU lacks without asking first")
+        ok(
+            NAME,
+            f"{plural(facts.looked_at, 'library')}: none uses AVX-512 or AMX that this CPU lacks without asking first; "
+            "other instructions are not looked for",
+        )
     ]
 
 
@@ -92,7 +101,7 @@ def _unguarded(facts: Facts) -> list[Finding]:
         Finding(
             NAME,
             Level.WARNING,
-            f"{_who_use(len(facts.unguarded))} AVX-512 without asking whether the CPU has it, and this one has not",
+            f"{_who_use(facts)} without asking whether the CPU has it, and this one has not",
             evidence=some_of(_line(library, use) for library, use in facts.unguarded),
             consequence="a worker that comes to such an instruction dies of SIGILL (illegal instruction)",
             remedy=(
@@ -104,8 +113,12 @@ def _unguarded(facts: Facts) -> list[Finding]:
     ]
 
 
-def _who_use(number: int) -> str:
-    return "a native library uses" if number == 1 else f"{number} native libraries use"
+def _who_use(facts: Facts) -> str:
+    """ "2 native libraries use AVX-512 and AMX"."""
+    number, needs = len(facts.unguarded), [word for _, use in facts.unguarded for word in use.needs]
+    families = {"AVX-512": "avx512", "AMX": "amx"}
+    found = " and ".join(name for name, start in families.items() if any(word.startswith(start) for word in needs))
+    return f"a native library uses {found}" if number == 1 else f"{number} native libraries use {found}"
 
 
 def _line(library: Library, use: Use) -> str:
@@ -121,7 +134,7 @@ def _out_of_time(facts: Facts) -> list[Finding]:
         Finding(
             NAME,
             Level.NOTE,
-            f"{plural(facts.not_reached, 'library')} {were} not looked at for AVX-512",
+            f"{plural(facts.not_reached, 'library')} {were} not looked at for AVX-512 and AMX",
             evidence=(f"{facts.looked_at} were, in {seconds(facts.budget_s)}",),
             consequence="one of them may use what this CPU lacks",
             remedy=("holdfast doctor --deep  # takes up to two minutes",),
