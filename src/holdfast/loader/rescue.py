@@ -104,7 +104,8 @@ class Rescue:
             # it was for its next unit's sake that it ran the iterable again
             lost = dataclasses.replace(lost, doing=lost.doing._replace(unit=units[0], position=0))
         if not lost.replaced and self._deliveries.is_active(lost.worker_id):
-            self._deliveries.give_up(self._blame(losses.died_starting(lost), self._note(lost, None, "raised")))
+            error = losses.died_starting(lost, self._policy.max_restarts)
+            self._deliveries.give_up(self._blame(error, self._note(lost, None, "raised")))
         elif not self._deliveries.is_active(lost.worker_id):
             for unit in units:
                 self._units.give_up(unit)
