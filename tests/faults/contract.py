@@ -2,7 +2,8 @@
 
 In short: nothing is lost without a word. A death or a hang is tried again; a fault that does not come again costs
 nothing. What comes again, or raises, is the sample's (in a sample), the batch's (in collate_fn or on its way), or
-ends the stream of an iterable that cannot go on. A fault before the first sample is raised at once.
+ends the stream of an iterable that cannot go on. A fault before the first sample is raised at once, unless it is a
+signal that others send: then the worker is restarted, within bounds.
 
 Runs in: the test process.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from faulty import BAD, BATCH_SIZE, EXIT_STATUS, LENGTH, NUM_WORKERS
-from holdfast import WorkerCrashed, WorkerInitError, WorkerTimeout
+from holdfast import TooManyRestarts, WorkerCrashed, WorkerInitError, WorkerTimeout
 from table import BEFORE_THE_FIRST_SAMPLE, RAISES, Row
 
 ANY: Any = object()
@@ -167,9 +168,14 @@ def _error(row: Row) -> type[Exception]:
 
 
 def _fails_to_start(row: Row) -> Epoch:
-    """Raised at once, whatever on_error says: an exception as itself, a death as WorkerInitError."""
+    """Raised, whatever on_error says: an exception as itself, a death as WorkerInitError, at once; but SIGKILL, which
+    others send, when it has come more often than max_restarts allows.
+    """
     if row.how in RAISES:
         return Epoch([Raised(_error(row))], [_noted(row, "raised")])
+    if row.how == "SIGKILL":
+        noted = Noted("supervisor", "raised") if _dies_importing(row) else _noted(row, "raised")
+        return Epoch([Raised(TooManyRestarts, (noted.words, "SIGKILL"))], [noted], may_note_more=True)
     if _dies_importing(row):
         ended = row.how if row.how.startswith("SIG") else f"status {EXIT_STATUS}"
         error = Raised(WorkerInitError, ("supervisor", "while importing", ended))

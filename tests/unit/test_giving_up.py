@@ -38,7 +38,7 @@ def test_it_has_the_shape_of_every_message(said: tuple[WorkerError, str, str]) -
     """Who, what, why and how sure, what was done and what to try; and the incident says the same."""
     error, cause, confidence = said
     first, empty, *lines = str(error).split("\n")
-    assert re.match(r"(supervisor|main process|worker 1) \(pid \d+\) \S.*[^\s:]$", first)
+    assert re.match(r"((supervisor|main process|worker 1) \(pid \d+\)|no process could be) \S.*[^\s:]$", first)
     assert empty == ""
     assert all(len(line) <= WIDTH and line[:13].strip() in (*LABELS, "") for line in lines)
     labels = {line[2:13].strip() for line in lines}

@@ -50,7 +50,8 @@ ALL: dict[str, WorkerError] = {
     "batch": given_up(lost(Phase.COLLATE), [10, 17, 12]),
     "sending": given_up(lost(Phase.SEND), [10, 17, 12]),
     "batch of an iterable": given_up(lost(Phase.COLLATE), []),
-    "starting": losses.died_starting(lost(Phase.STARTING, exitcode=1)),
+    "starting": losses.died_starting(lost(Phase.STARTING, exitcode=1), 3),
+    "killed starting": losses.died_starting(lost(Phase.STARTING, exitcode=-signal.SIGKILL), 3),
     "idle": losses.died_idle(lost(Phase.IDLE, exitcode=-signal.SIGKILL), 3),
     "stream": losses.stream_lost(lost(), 40),
 }
@@ -148,6 +149,14 @@ def test_a_worker_that_never_was_ready_says_where_to_look() -> None:
     assert "worker_init_fn" in str(ALL["starting"])
 
 
+def test_a_worker_that_was_killed_before_it_was_ready_says_how_often() -> None:
+    """It has no fault of its own: the next may be spared."""
+    error = ALL["killed starting"]
+    assert type(error) is TooManyRestarts
+    assert str(error).startswith("worker 3 (pid 4711) was killed by SIGKILL before its first sample\n")
+    assert "3 times in a row, as max_restarts=3 allows" in str(error)
+
+
 def test_a_worker_that_dies_between_samples_says_how_often() -> None:
     """With the argument that allowed it."""
     assert type(ALL["idle"]) is TooManyRestarts
@@ -192,10 +201,13 @@ def test_how_a_process_ended_is_said_in_a_few_words(reason: Reason, exitcode: in
         (Reason.EXITED, 9, False),
         (Reason.EXITED, 0, False),
         (Reason.HUNG, -signal.SIGKILL, False),
+        (Reason.STOPPED, -signal.SIGKILL, False),
     ],
 )
 def test_a_kill_from_outside_is_told_from_the_samples_own_doing(reason: Reason, exitcode: int, expected: bool) -> None:
-    """An exit status 9 is not signal 9, and the kill of a hung worker is ours."""
+    """An exit status 9 is not signal 9, and the kill of a hung worker is ours. A sample that is given up for a stop was
+    stopped twice.
+    """
     assert losses.is_from_outside(lost(reason=reason, exitcode=exitcode)) is expected
 
 
@@ -299,7 +311,7 @@ def test_a_worker_that_begins_another_epoch_is_not_before_its_first_sample() -> 
     """It has loaded those of the epochs before."""
     doing = Doing(Phase.STARTING, 8, -1, 1)
     evidence = Evidence(ENDINGS[Reason.EXITED], 3, doing.words, "fork")
-    error = losses.died_starting(WorkerLost(3, 4711, 3, doing, False, Reason.EXITED, evidence))
+    error = losses.died_starting(WorkerLost(3, 4711, 3, doing, False, Reason.EXITED, evidence), 3)
     assert str(error).startswith("worker 3 (pid 4711) exited with status 3 while beginning an epoch")
     assert "nothing was loaded" not in str(error)
     assert "dataset[0]" not in str(error)

@@ -73,10 +73,28 @@ def test_a_unit_that_was_crowded_out_is_loaded_again_alone(place: Where, reason:
 
 
 @pytest.mark.parametrize("place", Where)
-@pytest.mark.parametrize("deaths", [1, 99])
-def test_a_worker_that_was_stopped_is_restarted_wherever_it_was(place: Where, deaths: int) -> None:
+@pytest.mark.parametrize("max_retries", [0, 3])
+def test_a_worker_that_was_stopped_is_restarted_wherever_it_was(place: Where, max_retries: int) -> None:
     """A stop comes from outside: the sample in hand is not blamed."""
-    assert decide(place, Reason.STOPPED, deaths, 0) is Decision.RESTART
+    assert decide(place, Reason.STOPPED, 1, max_retries) is Decision.RESTART
+
+
+@pytest.mark.parametrize(
+    ("place", "decision"),
+    [
+        (Where.NOTHING, Decision.RESTART),
+        (Where.SAMPLE, Decision.BAD_SAMPLE),
+        (Where.MANY, Decision.ONE_BY_ONE),
+        (Where.STREAM, Decision.BAD_SAMPLE),
+        (Where.BATCH, Decision.BAD_BATCH),
+    ],
+)
+@pytest.mark.parametrize("max_retries", [0, 3])
+def test_a_second_stop_in_the_same_place_is_that_places_doing(
+    place: Where, decision: Decision, max_retries: int
+) -> None:
+    """However many retries there are; between samples there is nobody to blame."""
+    assert decide(place, Reason.STOPPED, 2, max_retries) is decision
 
 
 @pytest.mark.parametrize("reason", ENDS)

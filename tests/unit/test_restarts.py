@@ -17,20 +17,35 @@ KILLED, TERMINATED, CRASHED, EXITED, ENDED = -signal.SIGKILL, -signal.SIGTERM, -
     ("exitcode", "deaths", "max_restarts", "again"),
     [
         (KILLED, 1, 3, True),
-        (TERMINATED, 1, 3, True),
-        (KILLED, 2, 3, False),
+        (TERMINATED, 3, 3, True),
+        (-signal.SIGINT, 3, 3, True),
+        (-signal.SIGHUP, 3, 3, True),
+        (KILLED, 3, 3, True),
+        (KILLED, 4, 3, False),
         (KILLED, 1, 1, True),
+        (KILLED, 2, 1, False),
         (KILLED, 1, 0, False),
         (CRASHED, 1, 3, False),
+        *((-number, 1, 3, False) for number in (signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)),
         (EXITED, 1, 3, False),
         (ENDED, 1, 3, False),
     ],
 )
-def test_where_none_was_ever_ready_only_a_kill_from_outside_is_forgiven_and_once(
+def test_where_none_was_ever_ready_only_a_kill_from_outside_is_forgiven(
     exitcode: int, deaths: int, max_restarts: int, again: bool
 ) -> None:
-    """The next would die of the same import, and the user waits for the news."""
+    """Up to max_restarts in a row. After a fault of its own the next would die of the same import, and the user waits
+    for the news.
+    """
     assert starts_again(exitcode, deaths, max_restarts, has_been_ready=False) is again
+
+
+@pytest.mark.parametrize(("deaths", "max_restarts", "again"), [(1, 3, True), (2, 3, False), (1, 0, False)])
+def test_where_none_was_ever_ready_a_kill_for_want_of_memory_is_forgiven_once(
+    deaths: int, max_restarts: int, again: bool
+) -> None:
+    """What workers start with takes too much, unless there is room by now."""
+    assert starts_again(KILLED, deaths, max_restarts, has_been_ready=False, is_for_memory=True) is again
 
 
 @pytest.mark.parametrize("exitcode", [KILLED, TERMINATED, CRASHED, EXITED, ENDED])

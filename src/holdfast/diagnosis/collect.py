@@ -63,7 +63,7 @@ class MemoryWatch:
 
     def _take(self, counters: MemoryCounters) -> None:
         """What was counted so far was of other processes; where this one is ending, it may have been its own."""
-        if not (_counted_a_kill(self._before, counters) and _is_ending(self._pid)):
+        if not (counted_a_kill(self._before, counters) and _is_ending(self._pid)):
             self._before, self._counted_s = counters, time.monotonic()
 
     def _thin_out(self) -> None:
@@ -106,7 +106,7 @@ def read_counters(cgroup: MemoryCgroup | None, known: MemoryCounters | None = No
     )
 
 
-def _counted_a_kill(before: MemoryCounters, after: MemoryCounters) -> bool:
+def counted_a_kill(before: MemoryCounters, after: MemoryCounters) -> bool:
     return (before.cgroup_kills, before.host_kills) != (after.cgroup_kills, after.host_kills)
 
 

@@ -103,7 +103,6 @@ NOT_OF_THE_SAMPLE = frozenset(
         out_of_memory,
         over_memory_budget,
         shared_memory_full,
-        stopped,
         supervisor_killed,
         too_many_open_files,
         wrong_architecture_library,

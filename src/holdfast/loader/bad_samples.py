@@ -169,6 +169,7 @@ class BadSamples:
             taken.append(TakenOut(listed[position], places[position], substitute, has_substitute=True))
             listed[position] = substitute
             state.deaths.pop(places[position], None)  # it has attempts of its own
+            state.stops.pop(places[position], None)
         state.change(listed, places)
         return Fate.AGAIN, taken
 

@@ -13,12 +13,20 @@ from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.engine import NOT_OF_THE_SAMPLE
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, MemoryGrowth
 from holdfast.diagnosis.message import Account
-from holdfast.errors import TooManyRestarts, WorkerError, WorkerInitError
+from holdfast.errors import TooManyRestarts, WorkerError
 from holdfast.incident import Incident, bounded_repr
 from holdfast.words import plural
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.failures import Failure, capture
-from holdfast.workers.losses import OUT_OF_MEMORY, OVER_LIMIT, attach, incident_of, incident_of_loss, kind_of
+from holdfast.workers.losses import (
+    OUT_OF_MEMORY,
+    OVER_LIMIT,
+    attach,
+    incident_of,
+    incident_of_loss,
+    kind_of,
+    kind_of_no_start,
+)
 from holdfast.workers.messages import Reason
 
 _SIGABRT, _SIGKILL = 6, 9
@@ -49,16 +57,18 @@ def given_up(
     return kind_of(lost)(_message(account, lost), worker_id=lost.worker_id, sample_index=index)
 
 
-def died_starting(lost: WorkerLost) -> WorkerInitError:
-    loaded = "nothing was loaded" if lost.doing.unit < 0 else "it was not replaced"
+def died_starting(lost: WorkerLost, max_restarts: int) -> WorkerError:
+    """A worker died before its first sample, and there will be no other in its place."""
+    kind = kind_of_no_start(lost)
+    if kind is TooManyRestarts:
+        done = f"it was restarted {plural(max_restarts, 'time')} in a row, as max_restarts={max_restarts} allows"
+    else:
+        loaded = "nothing was loaded" if lost.doing.unit < 0 else "it was not replaced"
+        done = f"{loaded}: another worker would end the same way"
     account = Account(
-        diagnosis=lost.diagnosis,
-        worker_id=lost.worker_id,
-        pid=lost.pid,
-        phase=lost.doing.words,
-        done=f"{loaded}: another worker would end the same way",
+        diagnosis=lost.diagnosis, worker_id=lost.worker_id, pid=lost.pid, phase=lost.doing.words, done=done
     )
-    return WorkerInitError(_message(account, lost), worker_id=lost.worker_id)
+    return kind(_message(account, lost), worker_id=lost.worker_id)
 
 
 def died_idle(lost: WorkerLost, max_restarts: int) -> TooManyRestarts:

@@ -5,6 +5,8 @@
                  ├──► in a call that loads many: the unit again, one sample at a time
                  ├──► in a sample, or making the batch: the unit again, up to max_retries times
                  └──► then that sample, or the batch, is bad: see bad_samples.py
+    stopped by a signal, and not continued ──► the first time there: restart it, within bounds
+                                          └──► the second time: as above, with no retries left
 
 Runs in: main process.
 """
@@ -53,15 +55,15 @@ def where(doing: Doing, *, one_by_one: bool = False, is_for_memory: bool = False
 
 
 def decide(place: Where, reason: Reason, deaths: int, max_retries: int, *, is_crowded_out: bool = False) -> Decision:
-    """`deaths`: how often workers were lost there, with this one. `is_crowded_out`: it was killed for want of memory,
-    which others had taken, too.
+    """`deaths`: how often workers were lost there, with this one; of one that was stopped, how often they were stopped
+    there. `is_crowded_out`: it was killed for want of memory, which others had taken, too.
     """
-    if place is Where.NOTHING or reason is Reason.STOPPED:
-        return Decision.RESTART  # a stop comes from outside
+    if place is Where.NOTHING or (reason is Reason.STOPPED and deaths <= 1):
+        return Decision.RESTART  # a stop comes from outside, unless it comes again in the same place
     if is_crowded_out:
         return Decision.ALONE
     if place is Where.MANY:
         return Decision.ONE_BY_ONE
-    if deaths <= max_retries:
+    if deaths <= max_retries and reason is not Reason.STOPPED:
         return Decision.RETRY
     return Decision.BAD_BATCH if place is Where.BATCH else Decision.BAD_SAMPLE

@@ -22,7 +22,7 @@ from holdfast.loader.bad_samples import BadSample, BadSamples, Fate
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.progress import WorkersProgress
 from holdfast.loader.recovery import Decision, Where
-from holdfast.loader.units import Units, UnitState
+from holdfast.loader.units import ALL_OF_IT, Units, UnitState
 from holdfast.workers import messages
 from holdfast.workers.backend import SupervisorLost, UnitDone, WorkerLost
 from holdfast.workers.failures import Failure, rebuild
@@ -105,7 +105,8 @@ class Rescue:
             # it was for its next unit's sake that it ran the iterable again
             lost = dataclasses.replace(lost, doing=lost.doing._replace(unit=units[0], position=0))
         if not lost.replaced and self._deliveries.is_active(lost.worker_id):
-            self._deliveries.give_up(self._blame(losses.died_starting(lost), self._note(lost, None, "raised")))
+            error = losses.died_starting(lost, self._policy.max_restarts)
+            self._deliveries.give_up(self._blame(error, self._note(lost, None, "raised")))
         elif not self._deliveries.is_active(lost.worker_id):
             for unit in units:
                 self._units.give_up(unit)
@@ -449,7 +450,11 @@ class Rescue:
 
 def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int:
     """How often a worker was lost at this sample, or this batch, with this one."""
-    if state is None or place not in (Where.SAMPLE, Where.STREAM, Where.BATCH):
+    if state is None or place is Where.NOTHING:
+        return 0
+    if lost.reason is Reason.STOPPED:
+        return _count_stop(state, place, lost)
+    if place is Where.MANY:
         return 0
     if place is not Where.SAMPLE:
         state.batch_deaths += 1
@@ -457,6 +462,20 @@ def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int
     key = state.place(lost.doing.position)
     state.deaths[key] = state.deaths.get(key, 0) + 1
     return state.deaths[key]
+
+
+def _count_stop(state: UnitState, place: Where, lost: WorkerLost) -> int:
+    """The same of workers that were stopped. Once the samples of a unit are loaded one by one because of such stops,
+    the first stop at one of them is that sample's second: it was in hand before, among the others.
+    """
+    stops = state.stops
+    if place is not Where.SAMPLE:
+        stops[ALL_OF_IT] = stops.get(ALL_OF_IT, 0) + 1
+        return stops[ALL_OF_IT]
+    key = state.place(lost.doing.position)
+    before = min(1, stops.pop(ALL_OF_IT, 0)) if state.one_by_one else 0
+    stops[key] = stops.get(key, before) + 1
+    return stops[key]
 
 
 def _verdict(lost: WorkerLost, *, is_batch: bool) -> tuple[str, Blame]:

@@ -19,6 +19,8 @@ from holdfast.workers.messages import SlotRef, Unit, pack_request, place_of
 
 _INLINE = 32 * 1024  # larger lists of indices travel in a slot
 _PLACE_BYTES = 11  # of one place in a message, at most
+ALL_OF_IT = -1
+"""In place of a sample's place: where all samples of a unit are in hand at once."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class UnitState(Sent):
     alone: bool = False  # to be loaded while nothing else is: memory was short
     deaths: dict[int, int] = field(default_factory=dict)  # by place: workers that died loading the sample there
     batch_deaths: int = 0  # workers that died making a batch of them
+    stops: dict[int, int] = field(default_factory=dict)  # by place, or ALL_OF_IT: workers that were stopped there
     sampled: tuple[Any, ...] = ()  # once samples were replaced: what the sampler gave
     given_up: list[Any] = field(default_factory=list)  # what it asked for in vain and had replaced
     is_substituted: bool = False  # its samples all stand for others, whose batch was bad

@@ -13,13 +13,13 @@ from holdfast.board_rows import DOING, Phase
 from holdfast.diagnosis import message
 from holdfast.diagnosis.call_words import for_calls
 from holdfast.diagnosis.message import Account
-from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError, WorkerInitError
+from holdfast.errors import TooManyRestarts, WorkerCrashed, WorkerError
 from holdfast.incident import Incident
 from holdfast.pool.task import RAISED, Task
 from holdfast.words import plural
 from holdfast.workers.backend import SupervisorLost, WorkerLost
 from holdfast.workers.failures import Failure, capture, rebuild
-from holdfast.workers.losses import account_of, attach, incident_of_loss, kind_of
+from holdfast.workers.losses import account_of, attach, incident_of_loss, kind_of, kind_of_no_start
 
 
 class Accounts:
@@ -49,8 +49,9 @@ class Accounts:
         return _incident(self._account(loss, _doing(loss), "restarted"), loss)
 
     def of_no_start(self, lost: WorkerLost) -> tuple[Incident, WorkerError]:
-        account = self._account(lost, _doing(lost), "no call can be run: another worker would end the same way")
-        return _fatal(WorkerInitError, account, lost)
+        kind = kind_of_no_start(lost)
+        why = "every worker in its place was killed" if kind is TooManyRestarts else "another would end the same way"
+        return _fatal(kind, self._account(lost, _doing(lost), f"no call can be run: {why}"), lost)
 
     def of_too_many(self, lost: WorkerLost, max_restarts: int) -> tuple[Incident, WorkerError]:
         done = f"it was restarted {plural(max_restarts, 'time')} within a minute, each time outside any call"

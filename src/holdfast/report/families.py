@@ -61,7 +61,6 @@ NOT_OF_THE_SAMPLE = frozenset(
         "out of memory",
         "over memory_budget",
         "shared memory full",
-        "stopped",
         "supervisor killed",
         "too many open files",
         "wrong-architecture library",

@@ -161,6 +161,7 @@ class Spawning:
         self._job, self._board = job.in_a_file(), board
         self._start_method = start_method
         self._spare: Newborn | None = None
+        self._is_refused = False  # a spare: no other is tried
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         born = self._take_spare() or self._start()
@@ -172,8 +173,12 @@ class Spawning:
         return 0
 
     def warm_up(self) -> None:
-        if self._spare is None:
+        if self._spare is not None or self._is_refused:
+            return
+        try:
             self._spare = self._start()
+        except OSError:  # no room for one more process: the next death will show whether there is
+            self._is_refused = True
 
     def close(self) -> None:
         spare, self._spare = self._spare, None

@@ -31,14 +31,25 @@ from typing import Any, NamedTuple
 import torch.multiprocessing
 
 from holdfast import counted
+from holdfast.diagnosis import inquiry, refusals, signs
 from holdfast.diagnosis.collect import MemoryWatch
 from holdfast.diagnosis.evidence import Ending, Evidence
-from holdfast.errors import WorkerInitError
+from holdfast.errors import WorkerError, WorkerInitError
 from holdfast.memory import readings
 from holdfast.transport import main_module
 from holdfast.transport.segments import discard
 from holdfast.transport.slots import PooledSegment, Slot, SlotPool
-from holdfast.workers import channel, giving_up, messages, no_start, start_methods, supervisor, threads, watching
+from holdfast.workers import (
+    channel,
+    giving_up,
+    messages,
+    no_start,
+    restarts,
+    start_methods,
+    supervisor,
+    threads,
+    watching,
+)
 from holdfast.workers.backend import Event, SupervisorLost, UnitDone, WorkerHandle, WorkerLost, is_lost_again
 from holdfast.workers.bell import Bell
 from holdfast.workers.board import Board, WorkerMemory
@@ -48,7 +59,7 @@ from holdfast.workers.handles import LinuxWorkerHandle
 from holdfast.workers.job import CarriedJob, Job
 from holdfast.workers.launching import Identity, read_sources
 from holdfast.workers.lives import Lives
-from holdfast.workers.messages import BringBack, Epoch, Exited, Retire, Started, Stop, Unit
+from holdfast.workers.messages import BringBack, Epoch, Exited, Refused, Retire, Started, Stop, Unit
 from holdfast.workers.passing import PassedFd
 
 _POLL_S = 1.0
@@ -107,6 +118,7 @@ class Crew:
         self._ticks_seen = -1
         self._silent_s = self._stopped_s = 0.0
         self._restarts_in_a_row = 0
+        self._refused: Refused | None = None  # what the supervisor said last
         self._has_been_ready = job.has_been_ready  # a worker of this loader: what they start with is good
         self.new_interpreters: str | None = None
         self.lives = Lives()
@@ -126,6 +138,14 @@ class Crew:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        try:
+            self._start_supervisor()
+        except OSError as error:
+            if error.errno not in refusals.NUMBERS:
+                raise  # of the user's own, by what was to be pickled
+            raise giving_up.cannot_start(error, "no worker was started", front=self._job.front) from error
+
+    def _start_supervisor(self) -> None:
         no_start.leave_if_unguarded()
         start_methods.prepare(self.start_method)
         self._is_forked = self.start_method == "fork"
@@ -138,7 +158,11 @@ class Crew:
         self._board.forget_memory()
         ours, theirs = channel.pair()
         self._control = Channel(ours, blocking=False)
-        main_pidfd = os.pidfd_open(os.getpid())
+        try:
+            main_pidfd = os.pidfd_open(os.getpid())
+        except OSError:
+            theirs.close()
+            raise
         spec = supervisor.SupervisorSpec(
             control=PassedFd(theirs.fileno()),
             main_pidfd=PassedFd(main_pidfd),
@@ -362,6 +386,9 @@ class Crew:
             if isinstance(message, Exited):
                 self._bury(message)
                 continue
+            if isinstance(message, Refused):
+                self._refused = message
+                continue
             if len(fds) != 2:
                 raise giving_up.no_descriptors(front=self._job.front)
             self._welcome(message, *fds)
@@ -441,16 +468,45 @@ class Crew:
 
     def _replace_supervisor(self, *, has_ended: bool) -> None:
         """Kill what is left, keep what was finished, start anew."""
-        seen, had_workers = self._seen_of_supervisor(has_ended), bool(self._links)
-        why = None if had_workers else self._why_no_start()
+        seen, refused, times = self._seen_of_supervisor(has_ended), self._refused, self._restarts_in_a_row + 1
+        why = self._why_no_other(seen, times, had_workers=bool(self._links))
         self._bury_everything()
-        self._restarts_in_a_row += 1
-        # A fork has nothing of its own to fail with before its first worker; a new interpreter has a main script.
-        if self._restarts_in_a_row > (_MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1):
-            if why is not None:
-                raise why
-            raise giving_up.no_progress(SupervisorLost(seen), self._restarts_in_a_row, front=self._job.front)
+        self._restarts_in_a_row = times
+        if why is not None:
+            raise why
+        if refused is not None:
+            said = OSError(refused.number, os.strerror(refused.number))
+            seen = inquiry.evidence_of(said, "\n".join(refused.reached), "starting", self.start_method)
         self._start_anew(seen)
+
+    def _why_no_other(self, seen: Evidence, times: int, *, had_workers: bool) -> WorkerError | None:
+        """What to raise in place of starting another supervisor; None if another is to be started.
+
+        `times`: how many were lost in a row, without a finished unit in between.
+        """
+        front = self._job.front
+        if self._refused is not None:
+            if self._refused.had_all and times <= _MAX_SUPERVISOR_RESTARTS:
+                return None  # with all workers ended there is room, as there was before
+            return giving_up.refused(self._refused.number, self._refused.reached, "all workers were ended", front=front)
+        is_killed = self._is_killed(seen)
+        if is_killed:
+            least = _MAX_SUPERVISOR_RESTARTS if had_workers or self._job.has_ranks else 0
+            most = max(self._job.max_restarts, least)
+        else:
+            # A fork has nothing of its own to fail with before its first worker; a new interpreter has a main script.
+            most = _MAX_SUPERVISOR_RESTARTS if had_workers or self._is_forked else 1
+        if times <= most:
+            return None
+        if not had_workers and not is_killed:
+            return self._why_no_start()
+        importing = None if had_workers else self._importing()
+        return giving_up.no_progress(SupervisorLost(seen), times, importing, front=front)
+
+    def _is_killed(self, seen: Evidence) -> bool:
+        """Whether another process has ended, or stopped, the supervisor: not the kernel, for want of memory."""
+        is_from_outside = seen.is_stopped or restarts.is_from_outside(seen.exit_code)
+        return is_from_outside and not any(signs.out_of_memory_kills(seen))
 
     def _seen_of_supervisor(self, has_ended: bool) -> Evidence:
         """Before anything is ended by us."""
@@ -471,10 +527,13 @@ class Crew:
     def _why_no_start(self) -> WorkerInitError:
         """A supervisor is gone that has not started a worker: of the main script, or of a module of the user's."""
         self._process.join(_STOP_MARGIN_S)  # a fork server says a little later how it ended
-        number = self._board.importing()
-        module = sorted(self._carried.modules)[number - 1] if number else None
         pid, exitcode = self._process.pid, self._process.exitcode
-        return no_start.error_of("supervisor", pid, exitcode, module, front=self._job.front)
+        return no_start.error_of("supervisor", pid, exitcode, self._importing(), front=self._job.front)
+
+    def _importing(self) -> str | None:
+        """The module that the supervisor was importing last, before it had any worker."""
+        number = self._board.importing()
+        return sorted(self._carried.modules)[number - 1] if number else None
 
     def end_all(self) -> None:
         self._bury_everything()
@@ -486,7 +545,7 @@ class Crew:
     def _start_anew(self, seen: Evidence) -> None:
         lost = SupervisorLost(seen, tuple(map(self._board.doing, range(len(self._workers)))))
         try:
-            self.start()
+            self._start_supervisor()
         except OSError as error:
             why = lost.diagnosis.summary
             done = f"no other supervisor was started for one that {why}"
@@ -524,6 +583,7 @@ class Crew:
         self._poll = select.poll()  # a handler that raised may have left something in the old one that is closed by now
         if self._bell is not None:
             self._poll.register(self._bell, select.POLLIN)
+        self._refused = None
         # Forgotten before it is closed: a handler that raises in between must not leave us with a descriptor that is
         # closed, or somebody else's by then.
         control, self._control = self._control, None

@@ -12,11 +12,19 @@ from typing import Any
 from holdfast.board_rows import DOING, Phase
 from holdfast.diagnosis import inquiry, message
 from holdfast.diagnosis.message import Account
-from holdfast.errors import WorkerCrashed, WorkerError, WorkerOutOfMemory, WorkerTimeout
+from holdfast.errors import (
+    TooManyRestarts,
+    WorkerCrashed,
+    WorkerError,
+    WorkerInitError,
+    WorkerOutOfMemory,
+    WorkerTimeout,
+)
 from holdfast.incident import Incident
 from holdfast.workers.backend import WorkerLost
 from holdfast.workers.failures import Failure, add_note, rebuild
 from holdfast.workers.messages import Reason
+from holdfast.workers.restarts import is_from_outside
 
 OUT_OF_MEMORY = "out of memory"
 OVER_LIMIT = "over memory_limit"
@@ -30,6 +38,14 @@ def kind_of(lost: WorkerLost) -> type[WorkerError]:
     if lost.reason is Reason.HUNG:
         return WorkerTimeout
     return WorkerOutOfMemory if lost.diagnosis.cause in _OF_MEMORY else WorkerCrashed
+
+
+def kind_of_no_start(lost: WorkerLost) -> type[WorkerError]:
+    """What is raised where a worker died before its first sample, and no other was started: nothing is wrong with what
+    workers start with where others have killed it each time.
+    """
+    is_killed = is_from_outside(lost.exitcode) and lost.diagnosis.cause != OUT_OF_MEMORY
+    return TooManyRestarts if is_killed else WorkerInitError
 
 
 def incident_of_loss(account: Account, lost: WorkerLost) -> Incident:

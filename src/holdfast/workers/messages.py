@@ -278,6 +278,15 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The kernel refused the supervisor a new worker process, with this error number: it ends."""
+
+    number: int
+    reached: tuple[str, ...]  # limits, as measured there
+    had_all: bool  # all of its workers had been started before
+
+
+@dataclass(frozen=True, slots=True)
 class Retire:
     """Main to supervisor: this worker will end by itself, and is not to be replaced."""
 

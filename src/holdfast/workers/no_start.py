@@ -4,16 +4,18 @@ Under spawn and forkserver a new process imports the main script first. One that
 start workers of its own: multiprocessing forbids it, with a traceback in the middle of the user's own. Here such a
 process leaves without a word, by a status of its own, and the main process says what is wrong.
 
-Runs in: main process (the errors), supervisor | worker process (`leave_if_unguarded`).
+Runs in: main process (the errors), supervisor | worker process (`leave_...`).
 """
 
 from __future__ import annotations
 
+import errno
 import multiprocessing.process
 import os
 import sys
+from typing import NoReturn
 
-from holdfast.diagnosis import inquiry, message, signs, wording
+from holdfast.diagnosis import inquiry, message, refusals, signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 from holdfast.diagnosis.message import Account
 from holdfast.errors import WorkerInitError
@@ -22,6 +24,7 @@ from holdfast.workers import giving_up
 SUPERVISOR = "holdfast-supervisor"
 RECRUIT = "holdfast-recruit"
 _UNGUARDED_STATUS = 97
+_REFUSED_STATUS = 98
 _ITSELF = "exit by user code", "failure before the first sample", "unknown"  # say no more than that it has ended
 
 
@@ -30,6 +33,11 @@ def leave_if_unguarded() -> None:
     process = multiprocessing.process.current_process()
     if process.name in (SUPERVISOR, RECRUIT) and getattr(process, "_inheriting", False):
         os._exit(_UNGUARDED_STATUS)
+
+
+def leave_refused() -> NoReturn:
+    """Called in a worker that was refused a thread of ours: a thread counts as a process does."""
+    os._exit(_REFUSED_STATUS)
 
 
 def is_unguarded(exitcode: int | None) -> bool:
@@ -49,6 +57,11 @@ def error_of(
 
     `stderr_tail`: what it wrote there last; None where it wrote to the terminal itself. `front`: as of `told`.
     """
+    if exitcode == _REFUSED_STATUS:
+        reached = refusals.reached(errno.EAGAIN)
+        return giving_up.refused(
+            errno.EAGAIN, reached, f"{who} was started, and ended for want of a thread", front=front
+        )
     if is_unguarded(exitcode):
         diagnosis = _unguarded(who)
     else:

@@ -29,6 +29,7 @@ import torch.multiprocessing
 
 from holdfast import counted
 from holdfast.board_rows import Phase
+from holdfast.diagnosis import refusals
 from holdfast.diagnosis.evidence import Ending, Evidence
 from holdfast.errors import WorkerInitError
 from holdfast.memory import readings
@@ -45,7 +46,7 @@ from holdfast.workers.lives import Lives
 from holdfast.workers.messages import Epoch, Reason, Result, Unit, reason_of_end
 from holdfast.workers.recruit import Assignment
 from holdfast.workers.recruits import Limits, PortableWorkerHandle, Recruit
-from holdfast.workers.restarts import starts_again
+from holdfast.workers.restarts import is_from_outside, starts_again
 from holdfast.workers.shared_job import SharedJob
 from holdfast.workers.watching import BudgetWatch
 
@@ -124,8 +125,13 @@ class PortableCrew:
     def start(self) -> None:
         no_start.leave_if_unguarded()
         names.sweep()
-        for worker_id in range(len(self._workers)):
-            self._begin_life(worker_id)
+        try:
+            for worker_id in range(len(self._workers)):
+                self._begin_life(worker_id)
+        except OSError as error:
+            if error.errno not in refusals.NUMBERS:
+                raise  # of the user's own, by what was to be pickled
+            raise giving_up.cannot_start(error, "no batch was loaded", front=self._front) from error
 
     def _begin_life(self, worker_id: int) -> None:
         """Give a worker id to the spare, else to a new process."""
@@ -330,8 +336,10 @@ class PortableCrew:
         doing = recruit.ended_at or self._board.doing(worker_id)
         recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
-        is_end = replaced and not self._is_worth_another(worker_id, exitcode, doing)
-        if is_end or (self._has_ranks and no_start.is_unguarded(exitcode)):
+        is_end = replaced and not self._is_worth_another(recruit, doing)
+        # Of a loader's worker that others have killed, the place in the script says nothing.
+        is_own = self._has_ranks or not is_from_outside(exitcode)
+        if (is_end and is_own) or (self._has_ranks and no_start.is_unguarded(exitcode)):
             self._check_beginning(recruit, doing)
         replaced = replaced and not is_end
         self.lives.ended(worker_id, recruit.reason, replaced=replaced)
@@ -355,16 +363,22 @@ class PortableCrew:
         used_bytes = had_bytes if recruit.reason is Reason.OVER_BUDGET else evidence.memory_used_bytes or had_bytes
         return dataclasses.replace(evidence, memory_used_bytes=used_bytes)
 
-    def _is_worth_another(self, worker_id: int, exitcode: int, doing: Doing) -> bool:
+    def _is_worth_another(self, recruit: Recruit, doing: Doing) -> bool:
         assert self._board is not None
+        worker_id = recruit.worker_id
         rows = map(self._board.doing, range(len(self._workers)))
         self._has_been_ready |= any(row.phase is not Phase.STARTING for row in rows)
         if doing.phase is not Phase.STARTING:
             self._start_deaths[worker_id] = 0
             return True
         self._start_deaths[worker_id] += 1
-        deaths = self._start_deaths[worker_id]
-        return starts_again(exitcode, deaths, self._max_restarts, has_been_ready=self._has_been_ready)
+        return starts_again(
+            recruit.exitcode,
+            self._start_deaths[worker_id],
+            self._max_restarts,
+            has_been_ready=self._has_been_ready,
+            is_for_memory=recruit.traces is not None and recruit.traces.saw_memory_kill(),
+        )
 
     def _begin_next_life(self, recruit: Recruit) -> None:
         try:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.transport import names
 from holdfast.transport.segments import Segment
+from holdfast.workers import no_start
 from holdfast.workers.board import Board
 from holdfast.workers.descendants import end_own
 from holdfast.workers.job import import_quietly
@@ -74,7 +75,10 @@ def main(spec: RecruitSpec) -> None:
     """The target of a worker process."""
     look = spec.traces.install(is_forked=False) if spec.traces is not None else do_nothing
     on_interrupt = ignore_interrupts()  # a spare must outlive a Ctrl-C that the user catches
-    threading.Thread(target=_go_with_main, args=(spec,), name="holdfast-watch", daemon=True).start()
+    try:
+        threading.Thread(target=_go_with_main, args=(spec,), name="holdfast-watch", daemon=True).start()
+    except RuntimeError:  # "can't start new thread"
+        no_start.leave_refused()
     end = WorkerEnd(spec.end)
     segments = {number: passed.segment for number, passed in spec.segments}
     for segment in segments.values():

@@ -107,7 +107,11 @@ class Recruit:
 
         Takes milliseconds, whatever the process does: the job is not in the pipe.
         """
-        ours, theirs, room = pipes.pair()
+        try:
+            ours, theirs, room = pipes.pair()
+        except BaseException:
+            self._drop_traces()
+            raise
         self.line = MainEnd(ours, room)
         passed = tuple((number, PassedSegment(segment)) for number, segment in segments.items())
         ends = self.traces.ends if self.traces is not None else None

@@ -9,18 +9,27 @@ import signal
 from collections import deque
 
 WINDOW_S = 60.0
-_FROM_OUTSIDE = (-signal.SIGKILL.value if hasattr(signal, "SIGKILL") else None, -signal.SIGTERM.value)
+_SENT_BY_OTHERS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_FROM_OUTSIDE = {-getattr(signal, name) for name in _SENT_BY_OTHERS if hasattr(signal, name)}
 
 
-def starts_again(exitcode: int, deaths_in_a_row: int, max_restarts: int, *, has_been_ready: bool) -> bool:
+def is_from_outside(exitcode: int | None) -> bool:
+    """Whether a process was ended by a signal that other processes send, and that no fault of its own raises."""
+    return exitcode in _FROM_OUTSIDE
+
+
+def starts_again(
+    exitcode: int, deaths_in_a_row: int, max_restarts: int, *, has_been_ready: bool, is_for_memory: bool = False
+) -> bool:
     """Whether a worker that died before it was ready is worth another start.
 
     Where none has ever been ready the next would die as well, of the same import or init function, and the user waits:
     no second try, unless it was killed from outside. Later, after a restart, such a death is bad luck.
+    `is_for_memory`: the kernel has killed for want of memory; one more try shows whether there is enough by now.
     """
     if has_been_ready:
         return deaths_in_a_row <= max_restarts
-    return exitcode in _FROM_OUTSIDE and deaths_in_a_row <= min(1, max_restarts)
+    return is_from_outside(exitcode) and deaths_in_a_row <= (min(1, max_restarts) if is_for_memory else max_restarts)
 
 
 class RestartWindow:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from holdfast.board_rows import Phase
-from holdfast.diagnosis import collect
+from holdfast.diagnosis import collect, refusals
 from holdfast.memory import readings
 from holdfast.workers import orphans, taint
 from holdfast.workers.board import Board, Doing, WorkerMemory
@@ -38,7 +38,7 @@ from holdfast.workers.channel import Channel, is_readable
 from holdfast.workers.hang_stacks import LOOK_EVERY_S
 from holdfast.workers.job import CarriedJob, import_quietly
 from holdfast.workers.launching import Forking, Identity, Launcher, Newborn, Spawning
-from holdfast.workers.messages import BringBack, Exited, Reason, Retire, Started, Stop, reason_of_end
+from holdfast.workers.messages import BringBack, Exited, Reason, Refused, Retire, Started, Stop, reason_of_end
 from holdfast.workers.passing import PassedFd
 from holdfast.workers.restarts import starts_again
 from holdfast.workers.start_methods import ignore_interrupts
@@ -118,6 +118,10 @@ class _Life:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
 
+class NoProcess(Exception):
+    """The kernel refused a new worker process."""
+
+
 def main(spec: SupervisorSpec) -> None:
     """The target of a supervisor process. Leaves without the interpreter's exit: what it inherited is not its own."""
     supervisor, status = None, 0
@@ -135,6 +139,8 @@ def main(spec: SupervisorSpec) -> None:
         supervisor.run()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the main process is gone
+    except NoProcess:
+        status = 1  # the main process has been told
     except Exception:
         traceback.print_exc()  # a bug of ours: the main process starts another, and this says why
         status = 1
@@ -196,6 +202,7 @@ class Supervisor:
         self._retired: set[int] = set()
         self._start_deaths: Counter[int] = Counter()  # of each worker, in a row, before it was ready
         self._has_been_ready = spec.has_been_ready
+        self._has_begun = False  # all workers have been started
         self._stopping: Stop | None = None
         watches_memory = spec.memory_limit_bytes is not None or spec.memory_budget_bytes is not None
         self._slowest_tick_s = self._tick_s = tick_s(spec.sample_timeout_s, watches_memory=watches_memory)
@@ -208,6 +215,7 @@ class Supervisor:
     def run(self) -> None:
         for worker_id in range(len(self._spec.workers)):
             self._start(worker_id, life=self._board.doing(worker_id).life + 1)
+        self._has_begun = True
         self._board.set_busy(False)
         while self._stopping is None:
             self._tick()
@@ -264,12 +272,27 @@ class Supervisor:
 
     def _launch(self, worker_id: int, life: int, of_the_last: Iterable[int] = ()) -> Newborn:
         self._board.reset(worker_id, life, self._launcher.born_bytes())
-        return self._launcher.launch(self._spec.workers[worker_id], [*self._own_descriptors(), *of_the_last])
+        try:
+            return self._launcher.launch(self._spec.workers[worker_id], [*self._own_descriptors(), *of_the_last])
+        except OSError as error:
+            self._end_if_refused(error)
+            raise
+
+    def _end_if_refused(self, error: OSError) -> None:
+        """Where the kernel has no room for another process: the main process decides whether to start all anew."""
+        if error.errno in refusals.NUMBERS:
+            self._tell(Refused(error.errno, refusals.reached(error.errno), self._has_begun))
+            raise NoProcess from error
 
     def _announcement(self, worker_id: int, life: int, born: Newborn) -> tuple[Started, list[int]]:
         """Watch a worker from here on. Returns what main is to be told of it, and given."""
         process, traces = born.process, born.traces
-        pidfd = os.pidfd_open(process.pid)
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError as error:
+            process.kill()
+            self._end_if_refused(error)
+            raise
         deadline, cap = Deadline(self._spec.sample_timeout_s), MemoryCap(process.pid, self._spec.memory_limit_bytes)
         stop_watch = StopWatch(pidfd, self._spec.stopped_grace_s)
         self._lives[pidfd] = _Life(worker_id, life, process, pidfd, traces, deadline, stop_watch, cap)
@@ -324,6 +347,7 @@ class Supervisor:
             self._start_deaths[life.worker_id],
             self._spec.max_restarts,
             has_been_ready=self._has_been_ready,
+            is_for_memory=life.traces.saw_memory_kill(),
         )
 
     # -- the workers' stderr ---------------------------------------------------------------------------------------

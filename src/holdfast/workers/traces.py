@@ -10,6 +10,7 @@ worker process (TraceEnds).
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import resource
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.board_rows import Phase
-from holdfast.diagnosis.collect import MemoryWatch, read_counters
+from holdfast.diagnosis.collect import MemoryWatch, counted_a_kill, read_counters
 from holdfast.diagnosis.evidence import Evidence
 from holdfast.diagnosis.native.crash_page import FATAL_SIGNALS, RECORDED_SIGNALS, CrashPage
 from holdfast.diagnosis.native.loads import LibraryReporter
@@ -97,6 +98,10 @@ class Traces(Protocol):
         """The same, waited for."""
         ...
 
+    def saw_memory_kill(self) -> bool:
+        """When the worker has ended: whether the kernel has killed for want of memory since it was last looked at."""
+        ...
+
     def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
         """When the worker has ended, and before it is forgotten. Closes everything."""
         ...
@@ -131,10 +136,15 @@ class KeptTraces:
     """All that the worker can leave."""
 
     def __init__(self) -> None:
-        self._stacks = os.memfd_create("holdfast-stacks", os.MFD_CLOEXEC)
-        self._crash = CrashPage.create()
-        self._libraries = LibraryPage.create()
-        reading, self._theirs = os.pipe2(os.O_CLOEXEC)
+        with contextlib.ExitStack() as undo:  # there may be no descriptor left for one of them
+            self._stacks = os.memfd_create("holdfast-stacks", os.MFD_CLOEXEC)
+            undo.callback(os.close, self._stacks)
+            self._crash = CrashPage.create()
+            undo.callback(self._crash.close)
+            self._libraries = LibraryPage.create()
+            undo.callback(self._libraries.close)
+            reading, self._theirs = os.pipe2(os.O_CLOEXEC)
+            undo.pop_all()
         self.stderr = stderr.Relay(reading)
         self._pid = -1
         self._before = read_counters(cgroups.memory_cgroup_of(os.getpid()))  # it may die before it is watched
@@ -187,6 +197,9 @@ class KeptTraces:
                 time.sleep(LOOK_EVERY_S)
         finally:
             os.close(pidfd)
+
+    def saw_memory_kill(self) -> bool:
+        return self._memory is not None and counted_a_kill(*self._memory.around_death())
 
     def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
         assert self._memory is not None

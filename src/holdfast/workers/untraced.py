@@ -81,6 +81,9 @@ class Untraced:
     def take_stacks(self) -> None:
         pass
 
+    def saw_memory_kill(self) -> bool:
+        return False
+
     def evidence(self, reason: Reason, exit_code: int, doing: Doing, surroundings: Surroundings) -> Evidence:
         return Evidence(
             ending=ENDINGS[reason],
