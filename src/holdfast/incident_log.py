@@ -100,5 +100,17 @@ def _write(level: int, event: str, args: tuple[object, ...], facts: Mapping[str,
         traceback.print_exc()
 
 
+def takes_warnings(logger: logging.Logger) -> bool:
+    """Whether a handler, of this logger or those above it, gets its warnings. Ours, which does nothing, is none."""
+    if not logger.isEnabledFor(logging.WARNING):
+        return False
+    above: logging.Logger | None = logger
+    while above is not None:
+        if any(h.level <= logging.WARNING and not isinstance(h, logging.NullHandler) for h in above.handlers):
+            return True
+        above = above.parent if above.propagate else None
+    return False
+
+
 def _is_power_of_ten(number: int) -> bool:
     return number >= 10 and number == 10 ** (len(str(number)) - 1)

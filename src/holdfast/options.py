@@ -112,6 +112,12 @@ def launch() -> str | None:
     return os.environ.get(LAUNCH, "").strip() or None
 
 
+def world_size() -> int | None:
+    """`WORLD_SIZE`: how many ranks train together, as `torchrun` and others tell each of them; None: nobody said."""
+    said = os.environ.get("WORLD_SIZE", "").strip()
+    return int(said) if said.isdecimal() else None
+
+
 def threads_of(library: str) -> int | None:
     """How many threads the user has told a native library to have, such as `OPENBLAS_NUM_THREADS=4`; None: nothing."""
     for name in _THREADS_OF.get(library, ()):

@@ -297,6 +297,7 @@ def test_a_summary_that_nobody_can_read_changes_nothing(here: Path) -> None:
         (["--retry-on", "OSError,Nope", "script.py"], "'Nope' is no exception of Python's own"),
         (["--skipped-file", "bad.jsonl", "script.py"], 'needs on_error "skip" or "replace"'),
         (["--on-error", "skip", "--skipped-file", "no/bad.jsonl", "script.py"], "there is no directory"),
+        (["--on-error", "skip", "--skipped-file", "folder", "script.py"], "is a directory: name a regular file"),
         (["--dataset", "script", "script.py"], "not of the form MODULE:DATASET"),
         (["--dataset", "no_such_module:x", "script.py"], "there is no module 'no_such_module'"),
         (["--dataset", "none.py:x", "script.py"], "there is no file 'none.py'"),
@@ -403,6 +404,8 @@ def test_the_nearest_table_is_taken_and_flags_win(here: Path, monkeypatch: pytes
     flags = ["--on-error=replace", "--max-skipped", "3", "--record", "--skipped-file", "b.jsonl"]
     changed = {"on_error": "replace", "max_skipped": 3, "record": True, "skipped_file": str(here / "b.jsonl")}
     assert options_of(*flags, script) == table | changed
+    for word in ("auto", "none"):
+        assert options_of("--max-skipped", word, script) == table | {"max_skipped": word}
     (here / "project" / "sub" / "pyproject.toml").write_text("")
     assert options_of(script) == {}
     assert options_of("--config", "pyproject.toml", script) == {"on_error": "replace"}

@@ -260,13 +260,15 @@ def test_options_are_defaults_where_they_apply(here: Path) -> None:
     assert done.stdout.splitlines() == [
         f"torch skip 30 0.5 {common}",
         f"in process skip None 0.5 {common}",
-        f"stream skip 30 None {common}",
+        f"stream skip 30 auto {common}",
         f"ours raise 1 0.5 {common}",
         f"subclass skip 30 0.5 {common}",
         "mine",
         "DataLoader.__init__() got an unexpected keyword argument 'workers'",
     ]
     assert "loaders.py:24: HoldfastWarning: max_skipped is a share of the epoch, but Stream has no len()" in done.stderr
+    (here / "one.py").write_text("import torch.utils.data\nprint(torch.utils.data.DataLoader([1]).max_skipped)")
+    assert holdfast_run("--max-skipped", "none", "one.py", cwd=here).stdout.split() == ["None"]
 
 
 LATE = """

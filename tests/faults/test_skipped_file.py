@@ -16,7 +16,7 @@ from helpers import Numbers
 from holdfast import DataLoader
 from records import Asked, Calls, flat
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.filterwarnings(r"ignore:\d+ samples? listed in skipped_file")]
 
 LENGTH = 12
 BAD = 5

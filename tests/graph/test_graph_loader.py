@@ -175,6 +175,7 @@ WAYS = {"raises": raise_error, "dies": die, "hangs": hang}
         *(("dies", method) for method in METHODS),
     ],
 )
+@pytest.mark.filterwarnings("ignore:1 sample listed in skipped_file")
 def test_a_seed_that_fails_is_skipped_and_named(way: str, method: str, tmp_path: Path) -> None:
     """However it fails: the others of its batch come, it is named, and the next run does not try it."""
     graph, file = random_graph(COUNT, 400), tmp_path / "bad.jsonl"

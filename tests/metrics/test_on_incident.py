@@ -17,7 +17,7 @@ import torch
 
 import holdfast
 from helpers import Numbers
-from holdfast import DataLoader, Incident, ProcessPoolExecutor, on_incident
+from holdfast import DataLoader, HoldfastWarning, Incident, ProcessPoolExecutor, on_incident
 from waits import PATIENCE_S
 
 
@@ -121,7 +121,7 @@ def test_the_log_of_a_loader_has_one_line_first_and_few_after(caplog: pytest.Log
     """As `logging.basicConfig()` shows it: level, event, and a sentence. The rest is counted."""
     with (
         caplog.at_level(logging.INFO),
-        DataLoader(Bad(75), batch_size=5, num_workers=1, on_error="skip") as loader,
+        DataLoader(Bad(75), batch_size=5, num_workers=1, on_error="skip", max_skipped=None) as loader,
     ):
         assert len(list(loader)) == 15
     first, *sums = [record for record in caplog.records if record.name.startswith("holdfast")]
@@ -132,16 +132,25 @@ def test_the_log_of_a_loader_has_one_line_first_and_few_after(caplog: pytest.Log
     assert [record.getMessage() for record in sums] == [
         "incidents so far: DataLoader: 10 (dataset exception: 10)",
         "incidents in all: DataLoader: 25 (dataset exception: 25)",
+        "samples passed over: 25 samples were skipped in this loader: 1, 4, 7, 10, 13, 16, 19, 22, 25, 28, ...; "
+        "see loader.skipped_samples",
     ]
 
 
-def test_who_has_not_set_up_logging_sees_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """Python would print warnings by itself where there is no handler at all."""
+def test_who_has_not_set_up_logging_is_warned_of_the_first_and_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    """And by no line of the log: Python would print warnings by itself where there is no handler at all."""
     root = logging.getLogger()
     handlers, root.handlers = root.handlers, []
     try:
-        with DataLoader(Bad(12), batch_size=3, num_workers=1, on_error="skip") as loader:
+        with (
+            pytest.warns(HoldfastWarning) as caught,
+            DataLoader(Bad(12), batch_size=3, num_workers=1, on_error="skip") as loader,
+        ):
             assert len(list(loader)) == 4
     finally:
         root.handlers = handlers
     assert capfd.readouterr().err == ""
+    first, last = [str(warning.message) for warning in caught]
+    assert first.startswith("sample 1 was skipped: ValueError: sample 1 is bad\n")
+    assert last == "4 samples were skipped in this loader: 1, 4, 7, 10; see loader.skipped_samples"
+    assert {warning.filename for warning in caught} == {__file__}

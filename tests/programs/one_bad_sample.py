@@ -15,7 +15,7 @@ import warnings
 import torch
 from torch.utils.data import Dataset
 
-from holdfast import DataLoader
+from holdfast import DataLoader, HoldfastWarning
 
 EPOCHS = 60
 
@@ -56,4 +56,5 @@ def main(on_error: str) -> None:
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", "This DataLoader will create 4 worker processes")  # on a small machine
+    warnings.filterwarnings("ignore", category=HoldfastWarning)  # that a sample is skipped is what is asked for
     main(sys.argv[1])

@@ -53,6 +53,13 @@ def statistics_have_parts(loader: DataLoader[int]) -> None:
     assert_type(stats.slowest[0].seconds, float)
 
 
+def samples_may_be_skipped_by_number_share_or_as_we_see_fit() -> None:
+    for limit in (3, 0.1, None):
+        DataLoader(Lengths(), on_error="skip", max_skipped=limit)
+    DataLoader(Lengths(), on_error="skip", max_skipped="auto")
+    DataLoader(Lengths(), on_error="skip", max_skipped="never")  # type: ignore[arg-type]
+
+
 def close_takes_nothing(loader: DataLoader[int]) -> None:
     loader.close()
     loader.close(1)  # type: ignore[call-arg]

@@ -14,7 +14,7 @@ import pytest
 
 from forked import holds_in_a_fork
 from holdfast.incident import Incident
-from holdfast.incident_log import IncidentLog
+from holdfast.incident_log import IncidentLog, takes_warnings
 
 DIED = Incident("killed by another process", "retried", worker_id=1, summary="was killed by SIGKILL")
 HUNG = Incident("hang", "skipped", worker_id=0, summary="hung")
@@ -141,3 +141,41 @@ def test_a_handler_that_raises_costs_nothing(log: IncidentLog, capfd: pytest.Cap
     finally:
         logging.getLogger("holdfast").removeHandler(handler)
     assert "ConnectionError: no such host" in capfd.readouterr().err
+
+
+# --- whether anybody hears it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("handler", "logger_level", "propagates", "is_heard"),
+    [
+        (None, logging.NOTSET, True, False),
+        (logging.NullHandler(), logging.NOTSET, True, False),
+        (logging.StreamHandler(), logging.NOTSET, True, True),
+        (logging.StreamHandler(), logging.ERROR, True, False),
+        (logging.StreamHandler(), logging.NOTSET, False, False),
+    ],
+)
+def test_a_handler_above_the_logger_counts_if_it_gets_warnings(
+    handler: logging.Handler | None, logger_level: int, propagates: bool, is_heard: bool
+) -> None:
+    """Neither Python's last resort, which prints without being asked, nor a handler that does nothing is one."""
+    above, logger = logging.Logger("above"), logging.Logger("logger", logger_level)
+    logger.parent, logger.propagate = above, propagates
+    above.handlers = [handler] if handler is not None else []
+    assert takes_warnings(logger) is is_heard
+
+
+def test_a_handler_for_errors_alone_is_not_one_for_warnings() -> None:
+    """As `basicConfig(level=logging.ERROR)` sets it up, on the handler or on the root."""
+    logger, handler = logging.Logger("logger"), logging.StreamHandler()
+    handler.setLevel(logging.ERROR)
+    logger.addHandler(handler)
+    assert not takes_warnings(logger)
+    handler.setLevel(logging.WARNING)
+    assert takes_warnings(logger)
+
+
+def test_pytest_is_a_handler() -> None:
+    """So the tests of this project see log lines, and no warnings."""
+    assert takes_warnings(logging.getLogger("holdfast"))

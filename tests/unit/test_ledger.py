@@ -116,17 +116,22 @@ def test_a_dataset_without_length_has_a_file_of_its_own_kind(path: Path, dataset
         (0.01, 11, 1000, True),
         (1.0, 1000, 1000, False),
         (0.5, 1, 1, True),
+        ("auto", 10, 0, False),
+        ("auto", 10, 99, False),
+        ("auto", 11, 99, True),
+        ("auto", 100, 1000, False),
+        ("auto", 101, 1000, True),
     ],
 )
 def test_no_more_samples_are_skipped_than_allowed(
-    limit: int | float | None, skipped: int, samples: int | None, is_over: bool
+    limit: int | float | str | None, skipped: int, samples: int | None, is_over: bool
 ) -> None:
-    """A number of them, or a share of the epoch. 1 is one sample, 1.0 is all."""
+    """A number of them, or a share of the epoch. 1 is one sample, 1.0 is all. "auto": a tenth, and at least 10."""
     accounts = ledger(max_skipped=limit)
     if not is_over:
         accounts.check_number(skipped, samples)
         return
-    said = rf"^{plural(skipped, 'sample')} of this epoch .* max_skipped={limit} allows\n"
+    said = rf"^{plural(skipped, 'sample')} of this epoch .* max_skipped={limit} allows( \(.*\))?\n"
     with pytest.raises(TooManySkipped, match=said):
         accounts.check_number(skipped, samples)
 
@@ -143,6 +148,33 @@ def test_too_many_skipped_tells_the_last_of_them_and_what_to_do() -> None:
         f"'{index}.png': reason {index}" for index in range(4, 9)
     ]
     assert "loader.skipped_samples" in said
+
+
+def test_what_was_noted_before_too_many_were_is_withdrawn_and_forgotten(path: Path) -> None:
+    """By this run and for the next: only what the file said before is known. Nothing more is noted in that epoch."""
+    ledger(path).pass_over(SkippedSample(17, "r"), Blame.ITSELF)
+    accounts = ledger(path, max_skipped=2)
+    accounts.epoch = 0
+    for index in range(3):
+        accounts.pass_over(SkippedSample(index, "away"), Blame.ITSELF)
+    with pytest.raises(TooManySkipped, match="is withdrawn: the next run tries these samples again"):
+        accounts.check_number(3, None)
+    accounts.remember(9, "on its way", Blame.ITSELF)
+    assert [index for index in DATASET if index in ledger(path).known] == [17]
+    assert [index for index in DATASET if index in accounts.known] == [9, 17]
+    accounts.epoch = 1
+    accounts.remember(33, "bad", Blame.ITSELF)
+    assert [index for index in DATASET if index in ledger(path).known] == [17, 33]
+
+
+def test_a_withdrawal_that_cannot_be_written_is_told_with_the_error(path: Path) -> None:
+    """The file may be on the storage that is away."""
+    accounts = ledger(path, max_skipped=0)
+    accounts.pass_over(SkippedSample(17, "away"), Blame.ITSELF)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(TooManySkipped, match=r"cannot be written .* is not withdrawn"):
+        accounts.check_number(1, None)
 
 
 def test_an_incident_is_kept_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -169,7 +201,8 @@ def test_a_file_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path:
     path = tmp_path / "skipped.jsonl"
     ledger = Ledger(Policy(on_error="skip", skipped_file=path), range(10))
     path.mkdir()  # as good as a full disk: also root cannot write to it
+    ledger.pass_over(SkippedSample(3, "bad"), Blame.ITSELF)
     with pytest.warns(HoldfastWarning, match="sample 3 is not noted"):
-        ledger.pass_over(SkippedSample(3, "bad"), Blame.ITSELF)
+        ledger.notices.say()
     assert 3 in ledger.known
     assert [sample.index for sample in ledger.skipped] == [3]

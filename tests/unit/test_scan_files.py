@@ -160,6 +160,25 @@ def test_the_loader_reads_what_is_written(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["bad.jsonl"]
 
 
+def test_what_a_loader_has_withdrawn_is_not_listed(tmp_path: Path) -> None:
+    """A scan would otherwise write it down for good."""
+    path = tmp_path / "bad.jsonl"
+    skipped_file.write(path, 10, {3: "hung"})
+    theirs = SkippedFile(path, 10)
+    theirs.append(8, "FileNotFoundError")
+    theirs.withdraw()
+    assert skipped_file.read(path, 10) == {3: "hung"}
+
+
+@pytest.mark.timeout(30)
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """To open it would wait for a writer."""
+    path = tmp_path / "bad.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(skipped_file.NotOurs, match="it is a FIFO"):
+        skipped_file.read(path, 10)
+
+
 def test_a_missing_or_empty_file_lists_nothing(tmp_path: Path) -> None:
     """Nor does a line that was torn."""
     path = tmp_path / "bad.jsonl"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,8 +90,14 @@ def test_the_file_says_what_it_is_and_has_a_line_for_each(path: Path) -> None:
     file = SkippedFile(path, 64)
     file.append(17, "ValueError: bad header")
     file.append("a/b.png", "hung")
-    lines = [line(17, "ValueError: bad header"), line("a/b.png", "hung")]
-    assert path.read_bytes() == HEADER + b"".join(lines)
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    entries = [json.loads(each) for each in lines]
+    assert header == HEADER
+    assert [(entry["index"], entry["reason"]) for entry in entries] == [
+        (17, "ValueError: bad header"),
+        ("a/b.png", "hung"),
+    ]
+    assert entries[0]["run"] == entries[1]["run"] != ""
     assert SkippedFile(str(path), 64).read() == {17: "ValueError: bad header", "a/b.png": "hung"}
 
 
@@ -154,9 +162,13 @@ def test_a_line_is_one_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         return write(fd, data)
 
     monkeypatch.setattr(skips.os, "write", noted)
-    for index in (1, 2):
-        SkippedFile(path, 64).append(index, "r")
-    assert writes == [HEADER + line(1), line(2)]
+    file = SkippedFile(path, 64)
+    file.append(1, "r")
+    file.append(2, "r")
+    file.withdraw()
+    assert [write.count(b"\n") for write in writes] == [2, 1, 1]
+    assert writes[0].startswith(HEADER)
+    assert b"".join(writes) == path.read_bytes()
 
 
 def test_two_ranks_append_in_turn(path: Path) -> None:
@@ -189,7 +201,7 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("before", [b"", HEADER, HEADER[:30], HEADER[:-1], HEADER + line(0)[:9]], ids=repr)
-@pytest.mark.parametrize("calls", range(1, 7))
+@pytest.mark.parametrize("calls", range(1, 13))
 def test_nothing_is_lost_when_two_ranks_write_at_the_same_moment(
     path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes, calls: int
 ) -> None:
@@ -201,6 +213,47 @@ def test_nothing_is_lost_when_two_ranks_write_at_the_same_moment(
     ours.append(2, "ours")
     ours.append(3, "ours")
     assert SkippedFile(path, 64).read() == {1: "theirs", 2: "ours", 3: "ours"}
+
+
+# --- the file: withdrawn ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_withdraws_its_own_lines_and_no_others(path: Path) -> None:
+    """Neither those of another loader of this process, nor of an older version, nor what it writes itself later."""
+    path.write_bytes(HEADER + line(1))
+    ours, other = SkippedFile(path, 64), SkippedFile(path, 64)
+    ours.append(2, "r")
+    other.append(3, "r")
+    ours.append(4, "r")
+    ours.withdraw()
+    assert SkippedFile(path, 64).read() == {1: "r", 3: "r"}
+    ours.append(5, "r")
+    assert SkippedFile(path, 64).read() == {1: "r", 3: "r", 5: "r"}
+
+
+def test_who_has_written_nothing_has_nothing_to_withdraw(path: Path) -> None:
+    """No file is made for it."""
+    SkippedFile(path, 64).withdraw()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda file: pickle.loads(pickle.dumps(file))])
+def test_a_copy_is_a_run_of_its_own(path: Path, how: Callable[[SkippedFile], SkippedFile]) -> None:
+    """As a loader that is sent to another process has."""
+    ours = SkippedFile(path, 64)
+    ours.append(1, "r")
+    copied = how(ours)
+    copied.withdraw()
+    copied.append(2, "r")
+    ours.withdraw()
+    assert SkippedFile(path, 64).read() == {2: "r"}
+
+
+@pytest.mark.parametrize("withdrawn", [b"17", b"null", b"[1]", b'{"a":1}', b'"x"'])
+def test_a_withdrawal_of_nothing_we_know_does_no_harm(path: Path, withdrawn: bytes) -> None:
+    """Lines without a run are withdrawn by none."""
+    path.write_bytes(HEADER + line(1) + b'{"withdrawn":' + withdrawn + b"}\n")
+    assert SkippedFile(path, 64).read() == {1: "r"}
 
 
 # --- the file: torn -------------------------------------------------------------------------------------------------

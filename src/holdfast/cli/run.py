@@ -41,7 +41,7 @@ def _option(flag: str, metavar: str, text: str) -> Callable[[_Function], _Functi
 @click.option("--on-error", type=click.Choice(loader_options.ON_ERROR), help="What to do about a sample that fails.")
 @_option("--max-retries", "N", "Further attempts at a sample whose worker died or hung.")
 @_option("--retry-on", "NAMES", "Exceptions worth another attempt, such as OSError,TimeoutError.")
-@_option("--max-skipped", "N|SHARE", "Stop past so many skipped samples of an epoch, or that share, as in 0.01.")
+@_option("--max-skipped", "N|SHARE|auto|none", "Stop past so many skipped samples of an epoch, or that share of it.")
 @_option("--max-restarts", "N", "Deaths of a worker within a minute that are nobody's sample.")
 @_option("--sample-timeout", "SECONDS", "How long one sample may take.")
 @_option("--memory-limit", "SIZE", "What one worker may take beyond its start, such as 4GB.")

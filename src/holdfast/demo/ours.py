@@ -37,7 +37,7 @@ def run_epoch(
         dataset = FaultySamples(FAULTS, Path(folder))
         loader = DataLoader(
             dataset, BATCH_SIZE, num_workers=workers, on_error=on_error, sample_timeout=sample_timeout_s
-        )
+        )._for_command()
         with loader:
             epoch.ended = _run(loader, epoch, on_begin, on_batch)
     epoch.seconds = time.perf_counter() - start

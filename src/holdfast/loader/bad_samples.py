@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
 from holdfast.loader import substitutes
 from holdfast.loader.ledger import Blame, Ledger
+from holdfast.loader.policy import AUTO
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.supply import Supply
 from holdfast.loader.units import UnitState, load_listed
@@ -40,6 +41,7 @@ class BadSample(NamedTuple):
     position: int
     reason: str
     blame: Blame = Blame.ITSELF
+    is_known: bool = False  # from the file or an earlier epoch: it was not tried
 
 
 class TakenOut(NamedTuple):
@@ -70,13 +72,15 @@ class BadSamples:
         """`ahead`: how many units may have been sent after one of whose samples it is only now known that it is bad."""
         self._ledger = ledger
         self.supply: Supply | None = None  # of this epoch: what is yet to be sent
+        self.count_elements: Callable[[], int] | None = None  # of an iterable: how many it has given in this epoch
         self._history: deque[_Given] = deque(maxlen=_HISTORY + 1 + ahead)
         self.begin_epoch(0, 0, None)
 
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
         """`samples`: how many the epoch has, if known."""
         self.epoch, self._seed, self._samples = epoch, mix(seed, epoch), samples
-        self._skipped = 0
+        self._skipped = self._tried = 0  # passed over; without those that were known to be bad before the epoch
+        self._delivered_before = self._ledger.counters.samples
         self._history.clear()
         self._substitutes: dict[int, int] = {}  # by place: how many were asked for
         self._replaced: dict[int, int] = {}  # by place: the number of its entry among the ledger's skipped samples
@@ -92,8 +96,11 @@ class BadSamples:
         known = self._ledger.known
         if not known:
             return Fate.AGAIN
-        listed = state.listed
-        bad = [BadSample(k, known.reason(index)) for k, index in enumerate(listed) if index in known]
+        bad = [
+            BadSample(k, known.reason(index), is_known=known.was_known_before(index, self.epoch))
+            for k, index in enumerate(state.listed)
+            if index in known
+        ]
         return self.give_up(batch, state, bad) if bad else Fate.AGAIN
 
     # -- when samples turned out to be bad -------------------------------------------------------------------------
@@ -102,7 +109,7 @@ class BadSamples:
         """Change the unit so that it asks for these no more. May raise TooManySkipped."""
         fate, taken = self.take_out(state, [sample.position for sample in bad])
         for out, sample in zip(taken, bad, strict=fate is not Fate.RAISE):
-            self.book(batch, out, sample.reason, sample.blame)
+            self._book(batch, out, sample)
         return fate
 
     def give_up_batch(self, batch: int, state: UnitState, reason: str) -> Fate:
@@ -128,7 +135,9 @@ class BadSamples:
 
     def book(self, batch: int, out: TakenOut, reason: str, blame: Blame) -> None:
         """The second half: why it was. May raise TooManySkipped."""
-        sample = BadSample(-1, reason, blame)
+        self._book(batch, out, BadSample(-1, reason, blame))
+
+    def _book(self, batch: int, out: TakenOut, sample: BadSample) -> None:
         if out.has_substitute:
             self._note_replaced(batch, out.index, sample, out.place, out.substitute)
         else:
@@ -143,6 +152,11 @@ class BadSamples:
     def note_element(self, batch: int, index: Any, sample: BadSample) -> None:
         """The same for an element of an iterable, which has no index but its place in the worker's stream."""
         self._note(batch, index, sample)
+
+    def check_delivered(self) -> None:
+        """At the end of an epoch: raise TooManySkipped if samples were passed over and none was delivered."""
+        if self._skipped and self._ledger.counters.samples == self._delivered_before:
+            self._ledger.refuse_nothing(self._tried, self._skipped - self._tried)
 
     # -- how -------------------------------------------------------------------------------------------------------
 
@@ -165,6 +179,7 @@ class BadSamples:
         for position in positions:
             substitute = self._substitute(state, places[0], places[position])
             if substitute is substitutes.NONE_LEFT:
+                self._ledger.withdraw()  # so many in vain, one after the other: that may be the storage
                 return Fate.RAISE, []
             taken.append(TakenOut(listed[position], places[position], substitute, has_substitute=True))
             listed[position] = substitute
@@ -208,9 +223,18 @@ class BadSamples:
         self._ledger.remember(index, sample.reason, sample.blame)
 
     def _note(self, batch: int, index: Any, sample: BadSample, replaced_by: Any = None) -> None:
-        self._ledger.pass_over(SkippedSample(index, sample.reason, replaced_by, self.epoch, batch), sample.blame)
+        passed_over = SkippedSample(index, sample.reason, replaced_by, self.epoch, batch)
+        self._ledger.pass_over(passed_over, sample.blame, is_known=sample.is_known)
         self._skipped += 1
-        self._ledger.check_number(self._skipped, self._samples)
+        self._tried += not sample.is_known
+        counted = self._tried if self._ledger.policy.max_skipped == AUTO else self._skipped
+        self._ledger.check_number(counted, self._samples if self._samples is not None else self._so_far())
+
+    def _so_far(self) -> int:
+        """How many samples of the epoch the sampler, or the iterable, has given yet."""
+        if self.count_elements is not None:
+            return self.count_elements()
+        return self.supply.position if self.supply is not None else 0
 
 
 def _are_equal(one: Any, other: Any) -> bool:

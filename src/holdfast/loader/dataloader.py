@@ -28,6 +28,7 @@ from holdfast.loader.iterator import LoaderIterator
 from holdfast.loader.ledger import Ledger
 from holdfast.loader.pinned import in_process_type, iterator_type
 from holdfast.loader.policy import Policy
+from holdfast.loader.run import count_ranks
 from holdfast.loader.skips import SkippedSample
 from holdfast.loader.stats import LoaderStats
 from holdfast.workers import backends
@@ -57,6 +58,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         max_retries: further attempts at a sample whose worker died or hung, or that raised one of `retry_on`.
         retry_on: exception types worth another attempt, after a while, such as `(OSError,)`.
         max_skipped: stop with `TooManySkipped` past so many samples of an epoch (int), or that share of it (float).
+            "auto": past a tenth of it, and at least 10, not counting samples known to be bad before. None: never,
+            unless not one sample of the epoch was delivered.
         max_restarts: deaths of one worker within a minute that are nobody's sample; past it, `TooManyRestarts`.
         sample_timeout: seconds one sample may take. Past it the worker is replaced, and the sample treated as above.
         memory_limit: private memory of one worker beyond its start: bytes, or "4GB". A sample that asks for more gets a
@@ -99,7 +102,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         on_error: Literal["raise", "skip", "replace"] = "raise",
         max_retries: int = 1,
         retry_on: tuple[type[Exception], ...] = (),
-        max_skipped: int | float | None = None,
+        max_skipped: int | float | Literal["auto"] | None = "auto",
         max_restarts: int = 3,
         sample_timeout: float | None = None,
         memory_limit: int | str | None = None,
@@ -141,6 +144,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.backend, self.record = backend, record
         self.shuffle = shuffle
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        self._has_looked_at_ranks = False
         super().__init__(
             dataset,
             batch_size=batch_size,
@@ -187,6 +191,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         if self._disabled:
             _warn_disabled()
             return super()._get_iterator()
+        self._warn_of_ranks()
+        self._ledger.notices.say()
         if self.num_workers == 0:
             ours = self._ledger.policy.changes_loading
             self._ledger.run.begin(self, start_method=None, is_counted=ours)
@@ -196,6 +202,25 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         iterator = iterator_type(self)(self, backends.find(self.backend))
         self._iterators.add(iterator)
         return iterator
+
+    def _warn_of_ranks(self) -> None:
+        if self._ledger.policy.on_error != "skip" or self._has_looked_at_ranks:
+            return
+        self._has_looked_at_ranks = True
+        samplers = (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None))
+        number = max(1, options.world_size() or 1, count_ranks() or 1, *map(_replicas, samplers))
+        if number > 1:
+            self._ledger.notices.add(
+                f'on_error="skip" with {number} ranks: a rank that skips a whole batch has fewer batches than the '
+                f"others, which then wait for it until the collective's timeout. "
+                f'Use on_error="replace", which keeps batches and their sizes equal on all ranks'
+            )
+
+    def _for_command(self) -> Self:
+        """For our own commands, which report what they find: nothing is warned of, and an epoch may deliver nothing."""
+        self._ledger.notices.is_for_command = True
+        self._ledger.notices.due.clear()
+        return self
 
     def stats(self) -> LoaderStats:
         """What happened so far, with workers: batches and samples delivered, time waited, workers replaced, where
@@ -227,6 +252,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _iterators=weakref.WeakSet())
+
+
+def _replicas(sampler: Any) -> int:
+    """Of torch's DistributedSampler, and those that are like it: for how many ranks it divides the dataset."""
+    number = getattr(sampler, "num_replicas", None)
+    return number if isinstance(number, int) else 1
 
 
 _warned: list[bool] = []

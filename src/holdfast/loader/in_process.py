@@ -7,8 +7,8 @@ that crashes or hangs takes this process with it. Runs in: main process.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch.utils.data.graph_settings
 from torch.utils.data import IterDataPipe, MapDataPipe
@@ -33,6 +33,8 @@ from holdfast.workers.messages import Epoch
 from holdfast.workers.rng import GeneratorStates
 from holdfast.workers.stages import WORTH_TIMING_NS, SlowSamples
 from holdfast.workers.streams import IterableFetcher, StreamEnded
+
+Result = TypeVar("Result")
 
 _DONE = {"raise": "raised", "skip": "skipped", "replace": "replaced"}
 
@@ -73,10 +75,13 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
         self._ledger.epoch += 1
         self._is_iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
         self._bad = BadSamples(self._ledger)
-        self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, _count(loader, self._policy.max_skipped))
+        counted = (self._dataset,) if self._is_iterable else (loader.sampler, self._index_sampler)
+        self._bad.begin_epoch(self._ledger.epoch, self._ledger.seed, self._policy.count_samples(*counted))
         self._supply = self._bad.supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
         self._generators = GeneratorStates() if self._policy.rng == "sample" else None
-        self._fetcher = self._make_fetcher()
+        self._fetcher = fetcher = self._make_fetcher()
+        self._bad.count_elements = (lambda: fetcher.elements) if isinstance(fetcher, IterableFetcher) else None
+        self._made: list[tuple[Any, int]] = []  # the batch that is to be given out, and how many samples it has
         self._broken: BaseException | None = None
         self._batch = -1
         self._slow = SlowSamples()
@@ -108,17 +113,29 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
     def _next_data(self) -> Any:
         """The next batch that has anything in it."""
         self._ledger.run.tick(time.monotonic())
+        try:
+            if not self._made:
+                self._made.append(self._make_batch())
+        except StopIteration:
+            self._end_if_too_many(self._bad.check_delivered)
+            self._ledger.notices.say()
+            raise
+        self._ledger.notices.say()  # a warning may be an error: then the batch is given out by the next call
+        batch, samples = self._made.pop()
+        self._ledger.counters.batches += 1
+        self._ledger.counters.samples += samples
+        return self._pinned(batch)
+
+    def _make_batch(self) -> tuple[Any, int]:
         while True:
             if self._broken is not None:
                 raise self._broken.with_traceback(None)
             state = self._next_unit()
             batch, fate = self._load_apart(state)
             if fate is None:
-                self._ledger.counters.batches += 1
-                self._ledger.counters.samples += state.samples
-                return self._pinned(batch)
+                return batch, state.samples
             if fate is Fate.RAISE:
-                raise self._error or TooManySkipped(f"every sample that could stand in batch {self._batch} is bad")
+                raise self._error or self._ledger.no_substitute(self._batch)
 
     def _next_unit(self) -> UnitState:
         try:
@@ -147,19 +164,25 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
 
     def _load(self, state: UnitState) -> tuple[Any, Fate | None]:
         """A batch, or what becomes of the unit."""
+        return self._end_if_too_many(self._load_unit, state)
+
+    def _load_unit(self, state: UnitState) -> tuple[Any, Fate | None]:
+        fate: Fate | None = Fate.AGAIN if self._is_iterable else self._bad.screen(self._batch, state)
+        batch = None
+        while fate is Fate.AGAIN:
+            samples = self._fetch(state)
+            fate = self._judge(state, is_empty=samples is None or (self._auto_collation and not samples))
+            if fate is None:
+                batch, fate = self._collate(state, samples)
+        return batch, fate
+
+    def _end_if_too_many(self, step: Callable[..., Result], *args: Any) -> Result:
         try:
-            fate: Fate | None = Fate.AGAIN if self._is_iterable else self._bad.screen(self._batch, state)
-            batch = None
-            while fate is Fate.AGAIN:
-                samples = self._fetch(state)
-                fate = self._judge(state, is_empty=samples is None or (self._auto_collation and not samples))
-                if fate is None:
-                    batch, fate = self._collate(state, samples)
+            return step(*args)
         except TooManySkipped as error:
             error.incident = self._ledger.last_incident
             self._broken = error  # raised by every later next() as well, as with workers
             raise
-        return batch, fate
 
     def _fetch(self, state: UnitState) -> Any:
         self._first_element = self._fetcher.elements
@@ -269,9 +292,3 @@ class InProcessIterator(torch_loader._SingleProcessDataLoaderIter):
 
 def _index(listed: Sequence[Any], position: int) -> Any:
     return listed[position] if position >= 0 else None
-
-
-def _count(loader: Any, max_skipped: int | float | None) -> int | None:
-    if not isinstance(max_skipped, float):
-        return None
-    return len(loader.dataset) if loader._dataset_kind == torch_loader._DatasetKind.Iterable else len(loader.sampler)

@@ -48,6 +48,7 @@ class LoaderIterator(IteratorWithWorkers):
 
     def _prefetch(self) -> None:
         self._supply = self._bad.supply = Supply(self._sampler_iter, auto_collation=self._auto_collation)
+        self._bad.count_elements = self._progress.count_elements if self._is_iterable else None
         self._try(functools.partial(self._assign_next, is_first=True))
         for _ in range(1 if self._rations.is_bound else self._schedule.capacity - 1):
             self._send_more()
@@ -97,7 +98,7 @@ class LoaderIterator(IteratorWithWorkers):
         if fate is Fate.VOID:
             self.void(unit)
         elif fate is Fate.RAISE:
-            self.fail(unit, TooManySkipped(f"every sample that could stand in batch {self.batch_number(unit)} is bad"))
+            self.fail(unit, self._ledger.no_substitute(self.batch_number(unit)))
         else:
             self.issue(unit)
 
@@ -155,6 +156,10 @@ class LoaderIterator(IteratorWithWorkers):
         self._is_clean = self._is_paused = False
         while True:
             self._check_usable()
+            if self._ledger.notices.due:
+                self._is_clean = True  # a warning may be an error: what is due stays due
+                self._ledger.notices.say()
+                self._is_clean = False
             if self._due is not None and not self._due[1].is_void:
                 return self._hand_over()
             self._due = None
@@ -165,6 +170,8 @@ class LoaderIterator(IteratorWithWorkers):
             if step is Step.WAIT or (step is Step.END and self._rations.is_letting_go):
                 self._wait()
             elif step is Step.END:
+                self._try(self._bad.check_delivered)
+                self._check_usable()
                 self._is_clean = self._finished = True
                 if not self._persistent_workers:
                     self._shutdown_workers()

@@ -5,15 +5,15 @@ Runs in: main process.
 
 from __future__ import annotations
 
-import warnings
 from enum import Enum
 from typing import Any
 
 from holdfast import counted
-from holdfast.errors import HoldfastWarning, TooManySkipped
+from holdfast.errors import TooManySkipped
 from holdfast.events import Teller
 from holdfast.incident import Incident, Incidents, bounded_repr
-from holdfast.loader.policy import Policy
+from holdfast.loader.notices import Notices
+from holdfast.loader.policy import AUTO, Policy
 from holdfast.loader.run import Run
 from holdfast.loader.skips import KnownBad, SkippedFile, SkippedSample
 from holdfast.loader.stats import Counters
@@ -43,12 +43,18 @@ class Ledger:
         self.run = Run(self.counters, is_recorded=policy.record)
         self._teller = Teller(counted.LOADER)
         self.skipped: list[SkippedSample] = []
+        self.notices = Notices(self.skipped)
         self.known = KnownBad()
         self._file: SkippedFile | None = None
+        self._withdrawn_in: int | None = None  # the epoch of the last withdrawal
         if policy.skipped_file is not None and reads_file:
             self._file = SkippedFile(policy.skipped_file, _length(dataset))
             for index, reason in self._file.read().items():
                 self.known.add(index, reason)
+        self._in_file = len(self.known)
+        if self._in_file:
+            listed = f"{plural(self._in_file, 'sample')} listed in {self._file}"
+            self.notices.add(f"{listed} will not be loaded. To try again, delete the file")
 
     def take_seed(self, seed: int) -> None:
         """The first seed drawn is the loader's: all that is to be the same in each run depends on it."""
@@ -60,15 +66,19 @@ class Ledger:
         self.incidents.add(incident)
         self.last_incident = incident
         self._teller.tell(incident)
+        if self.counters.restarts or self.counters.supervisor_restarts:
+            self.notices.restarted(incident)
 
     def end(self) -> None:
         """The loader is closed. One that is used again begins another record."""
         self.run.end()
         self._teller.end()
+        self.notices.end()
 
-    def pass_over(self, sample: SkippedSample, blame: Blame) -> None:
-        """A sample was skipped or replaced."""
+    def pass_over(self, sample: SkippedSample, blame: Blame, *, is_known: bool = False) -> None:
+        """A sample was skipped or replaced. `is_known`: without being tried."""
         self.skipped.append(sample)
+        self.notices.passed_over(sample, is_known=is_known)
         self.counters.skipped += 1
         self.run.note_skipped(sample.epoch, sample.index, sample.reason, sample.replaced_by)
         self.remember(sample.index, sample.reason, blame)
@@ -77,31 +87,69 @@ class Ledger:
         """A sample is not to be tried again, as far as it is to blame."""
         if blame is Blame.NOBODY:
             return
-        is_new = self.known.add(index, reason)
-        if is_new and blame is Blame.ITSELF and self._file is not None:
-            self._write_down(self._file, index, reason)
+        is_new = self.known.add(index, reason, self.epoch)
+        if is_new and blame is Blame.ITSELF and self._file is not None and self._withdrawn_in != self.epoch:
+            try:
+                self._file.append(index, reason)
+            except OSError as error:  # the run is worth more than the note
+                what = f"sample {bounded_repr(index)} is not noted"
+                self.notices.add(f"{self._file} cannot be written ({error}): {what}")
 
-    def _write_down(self, file: SkippedFile, index: Any, reason: str) -> None:
+    def withdraw(self) -> list[str]:
+        """What this loader has noted in the file may be the storage's fault: it does not count for later runs.
+
+        Nothing more is noted in this epoch: results that are on their way may be of the same outage. Returns what an
+        error is to say of it.
+        """
+        self._withdrawn_in = self.epoch
+        if self._file is None:
+            return []
         try:
-            file.append(index, reason)
-        except OSError as error:  # the run is worth more than the note
-            what = f"sample {bounded_repr(index)} is not noted"
-            message = f"skipped_file={str(file.path)!r} cannot be written ({error}): {what}"
-            warnings.warn(message, HoldfastWarning, stacklevel=2)
+            self._file.withdraw()
+        except OSError as error:
+            return [f"{self._file} cannot be written ({error}): what this run has noted there is not withdrawn"]
+        return [f"What this run has noted in {self._file} is withdrawn: the next run tries these samples again"]
+
+    # -- too many ----------------------------------------------------------------------------------------------------
 
     def check_number(self, skipped: int, epoch_samples: int | None) -> None:
         """Raise if more samples of an epoch were passed over than the user allows."""
-        limit = self.policy.max_skipped
-        if limit is None:
+        limit, allowed = self.policy.max_skipped, self.policy.most_skipped(epoch_samples or 0)
+        if allowed is None or skipped <= allowed:
             return
-        allowed = limit if isinstance(limit, int) else limit * (epoch_samples or 0)
-        if skipped > allowed:
-            recent = "\n".join(f"  {bounded_repr(sample.index)}: {sample.reason}" for sample in self.skipped[-5:])
-            raise TooManySkipped(
-                f"{plural(skipped, 'sample')} of this epoch could not be loaded, more than max_skipped={limit} allows\n"
-                f"The last of them:\n{recent}\n"
-                f"  try   look at loader.skipped_samples and loader.incidents, or raise max_skipped"
+        auto = f" ({allowed:g} here: a tenth of the epoch, and at least 10)" if limit == AUTO else ""
+        many = plural(skipped, "sample")
+        raise self._too_many(
+            f"{many} of this epoch could not be loaded, more than max_skipped={limit} allows{auto}",
+            "see that the data can be reached; look at loader.skipped_samples and .incidents; or raise max_skipped",
+        )
+
+    def refuse_nothing(self, tried: int, left_out: int) -> None:
+        """An epoch has delivered nothing: raise, unless a command of ours has done the loading."""
+        if not self.notices.is_for_command:
+            raise self._too_many(
+                f"no sample of this epoch was delivered, which is an error for every max_skipped: "
+                f"{tried} tried and given up, {left_out} left out as known to be bad",
+                "see that the data can be reached; look at loader.skipped_samples and loader.incidents",
             )
+
+    def no_substitute(self, batch: int) -> TooManySkipped:
+        """With "replace": all samples that could be delivered in a batch are known to be bad."""
+        return TooManySkipped("\n".join([f"every sample that could stand in batch {batch} is bad", *self._left_out()]))
+
+    def _too_many(self, what: str, remedy: str) -> TooManySkipped:
+        """What ends the epoch. As it may be the storage's fault, what was found in this run is tried again later."""
+        self.known.forget_found()
+        last = [f"  {bounded_repr(sample.index)}: {sample.reason}" for sample in self.skipped[-5:]]
+        lines = [what, "The last of them:", *last, *self.withdraw(), f"  try   {remedy}", *self._left_out()]
+        return TooManySkipped("\n".join(lines))
+
+    def _left_out(self) -> list[str]:
+        """What to do about samples that the file keeps from being tried, if there are any."""
+        if not self._in_file:
+            return []
+        listed = f"{plural(self._in_file, 'sample')} listed in {self._file}"
+        return [f"  try   delete the file, so that the {listed} will be tried again"]
 
 
 def _length(dataset: Any) -> int | None:

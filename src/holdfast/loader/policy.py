@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from holdfast.memory import sizes
 from holdfast.workers.arguments import check_choice, check_count, check_flag, check_seconds
 from holdfast.workers.attempts import Care
 
 ON_ERROR = ("raise", "skip", "replace")
+AUTO: Final = "auto"
+_AUTO_LEAST, _AUTO_SHARE = 10, 0.1
 RNG = ("worker", "sample")
 _NEED_WORKERS = {
     "sample_timeout": "nothing can end a sample that hangs",
@@ -31,7 +33,7 @@ class Policy:
     on_error: str = "raise"
     max_retries: int = 1
     retry_on: tuple[type[BaseException], ...] = ()
-    max_skipped: int | float | None = None
+    max_skipped: int | float | Literal["auto"] | None = AUTO
     max_restarts: int = 3
     sample_timeout: float | None = None
     memory_limit: int | str | None = None
@@ -81,6 +83,30 @@ class Policy:
                     f"{name} needs workers: with num_workers=0 {why}. Use num_workers=1 or more, or leave it None"
                 )
 
+    def count_samples(self, source: Any, index_sampler: Any = None) -> int | None:
+        """How many samples an epoch has, where `max_skipped` depends on it and it is known.
+
+        `source`: as below. `index_sampler`: what gives the batches of a map-style dataset, or its samples where there
+        are none. Beside a batch sampler of the user's, torch's `sampler` is of the whole dataset, and not of the epoch.
+        """
+        if isinstance(self.max_skipped, float):
+            return len(source)
+        if self.max_skipped != AUTO or self.on_error == "raise":
+            return None
+        if index_sampler is not None and index_sampler is not source:
+            source = getattr(index_sampler, "sampler", None)
+        try:
+            return len(source)
+        except Exception:  # it is the user's, and a share of what came so far will do
+            return None
+
+    def most_skipped(self, epoch_samples: int) -> int | float | None:
+        """How many samples of an epoch may be passed over; None: any number."""
+        if self.max_skipped == AUTO:
+            return max(_AUTO_LEAST, _AUTO_SHARE * epoch_samples)
+        limit: int | float | None = self.max_skipped
+        return limit * epoch_samples if isinstance(limit, float) else limit
+
     def check_length(self, source: Any) -> None:
         """`source`: what says how many samples an epoch has, the sampler, or an iterable dataset itself."""
         if isinstance(self.max_skipped, float) and not hasattr(source, "__len__"):
@@ -98,11 +124,12 @@ def _check_batches(name: str, value: object) -> None:
 
 
 def _check_max_skipped(value: object) -> None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+    if value is None or value == AUTO or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
         return
     if not isinstance(value, float) or not 0.0 <= value <= 1.0:
         raise ValueError(
-            f"max_skipped={value!r} must be a whole number of samples, a share of the epoch from 0.0 to 1.0, or None"
+            f"max_skipped={value!r} must be a whole number of samples, a share of the epoch from 0.0 to 1.0, "
+            f'"auto", or None'
         )
 
 

@@ -86,6 +86,10 @@ class WorkersProgress:
         run = self._runs[worker_id][-1]
         return run.progress.elements + run.passed
 
+    def count_elements(self) -> int:
+        """The same of all workers."""
+        return sum(map(self.elements, range(len(self._runs))))
+
     def last_elements(self, worker_id: int) -> range:
         """The places, in the worker's stream, of the elements of the last unit it finished."""
         return self._runs[worker_id][-1].last_elements

@@ -126,6 +126,11 @@ def _facts(loader: Any, start_method: str | None, budget_bytes: int | None) -> R
     )
 
 
+def count_ranks() -> int | None:
+    """How many processes train together, if torch knows of others."""
+    return _place_among_ranks()[1]
+
+
 def _length(dataset: Any) -> int | None:
     with contextlib.suppress(Exception):  # it is the user's, and asked for a note only
         return len(dataset)

@@ -6,18 +6,25 @@ down, stays and is passed over; after a torn first line, and where two ranks beg
 again.
 
     {"holdfast":"skipped samples","version":1,"dataset_length":64}
-    {"index":17,"reason":"ValueError: bad header"}
+    {"index":17,"reason":"ValueError: bad header","run":"9f2c51d07be4.1"}
+    {"withdrawn":"9f2c51d07be4.1"}
+
+`run` is a process, and a loader in it. Lines of a run that was withdrawn do not count, wherever they stand: it met more
+bad samples than can be the samples' fault. Lines without a run, of older versions, count.
 
 Runs in: main process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import numbers
 import operator
 import os
-from collections.abc import Hashable
+import stat
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +52,10 @@ class KnownBad:
 
     def __init__(self) -> None:
         self._reasons: dict[Hashable, str] = {}
+        self._epochs: dict[Hashable, int] = {}  # in which each was found; those of the file are not in here
 
-    def __bool__(self) -> bool:
-        return bool(self._reasons)
+    def __len__(self) -> int:
+        return len(self._reasons)
 
     def __contains__(self, index: object) -> bool:
         try:
@@ -58,15 +66,27 @@ class KnownBad:
     def reason(self, index: Any) -> str:
         return self._reasons[number_or_itself(index)]
 
-    def add(self, index: Any, reason: str) -> bool:
-        """Note an index; False if it was known, or cannot be noted."""
+    def was_known_before(self, index: Any, epoch: int) -> bool:
+        """Whether a known index is one of the file, or was found in an earlier epoch."""
+        return self._epochs.get(number_or_itself(index), -1) < epoch
+
+    def add(self, index: Any, reason: str, epoch: int | None = None) -> bool:
+        """Note an index; False if it was known, or cannot be noted. `epoch`: where it was found; None: in the file."""
         key = number_or_itself(index)
         try:
             is_new = key not in self._reasons
             self._reasons.setdefault(key, reason)
         except TypeError:
             return False
+        if is_new and epoch is not None:
+            self._epochs[key] = epoch
         return is_new
+
+    def forget_found(self) -> None:
+        """Keep only what the file said."""
+        for key in self._epochs:
+            del self._reasons[key]
+        self._epochs.clear()
 
 
 class SkippedFile:
@@ -75,18 +95,32 @@ class SkippedFile:
     def __init__(self, path: str | os.PathLike[str], dataset_length: int | None) -> None:
         self.path = Path(path)
         self._length = dataset_length
+        self._run = ""  # its id, once it has written a line
+        self._run_pid = 0
+
+    def __str__(self) -> str:
+        return f"skipped_file={str(self.path)!r}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self._length)  # a copy is another run
 
     def read(self) -> dict[Any, str]:
         """Index to reason; nothing if there is no file yet. Refuses one of another dataset, or not of ours."""
+        if (kind := special_kind(self.path)) is not None:
+            raise ValueError(
+                f"{self} is {kind}, and no file that could be read and appended to. "
+                f"Name a regular file, or one that does not exist yet"
+            )
         try:
-            data = self.path.read_bytes()
+            # If it has become a FIFO since then, opening it must not wait for a writer.
+            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         except FileNotFoundError:
             return {}
-        first, *rest = _from_header_on(data)
+        with os.fdopen(fd, "rb") as file:
+            first, *rest = _from_header_on(file.read())
         if not _is_torn_header(first):
             self._check(first)
-        entries = map(_entry, rest[:-1])  # what has no end of line was not written whole
-        return {entry[0]: entry[1] for entry in entries if entry is not None}
+        return entries_in(rest[:-1])  # what has no end of line was not written whole
 
     def append(self, index: Any, reason: str) -> None:
         """Add a line, whole or not at all. An index that JSON cannot say is left out: it could not be read back."""
@@ -94,9 +128,20 @@ class SkippedFile:
         if not isinstance(index, numbers.Integral | str | tuple) or isinstance(index, bool):
             return
         try:
-            line = _line({"index": _plain(index), "reason": reason[:_LONGEST_REASON]})
+            plain = _plain(index)
         except TypeError:
             return
+        if self._run_pid != os.getpid():  # also after a fork: the lines of one process are not another's to withdraw
+            self._run, self._run_pid = _new_run(), os.getpid()
+        self._write(_line({"index": plain, "reason": reason[:_LONGEST_REASON], "run": self._run}))
+
+    def withdraw(self) -> None:
+        """Add a line by which those that were appended here do not count. What is appended later is of another run."""
+        if self._run_pid == os.getpid():
+            self._run_pid = 0
+            self._write(_line({"withdrawn": self._run}))
+
+    def _write(self, line: bytes) -> None:
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             os.write(fd, self._before(fd) + line)
@@ -117,19 +162,16 @@ class SkippedFile:
         if header.get("holdfast") != _KIND:
             raise self._not_ours()
         if header.get("version") != _VERSION:
-            raise ValueError(
-                f"skipped_file={str(self.path)!r} is of version {header.get('version')}, this is {_VERSION}"
-            )
+            raise ValueError(f"{self} is of version {header.get('version')}, this is {_VERSION}")
         if header.get("dataset_length") != self._length:
             raise ValueError(
-                f"skipped_file={str(self.path)!r} is of a dataset of {header.get('dataset_length')} samples, but this "
+                f"{self} is of a dataset of {header.get('dataset_length')} samples, but this "
                 f"one has {self._length}: its indices mean other samples. Name another file, or delete this one"
             )
 
     def _not_ours(self) -> ValueError:
         return ValueError(
-            f"skipped_file={str(self.path)!r} is not a file of skipped samples of holdfast. "
-            f"Name another file; nothing was written to it"
+            f"{self} is not a file of skipped samples of holdfast. Name another file; nothing was written to it"
         )
 
 
@@ -164,12 +206,41 @@ def _is_torn_header(line: bytes) -> bool:
     return _OURS.startswith(line[: len(_OURS)]) and not _parse(line)
 
 
-def _entry(line: bytes) -> tuple[Any, str] | None:
-    entry = _parse(line)
+def entries_in(lines: Iterable[bytes]) -> dict[Any, str]:
+    """Index to reason, of all lines but the first: those that are whole, and of no run that was withdrawn."""
+    parsed = [_parse(line) for line in lines]
+    withdrawn = {str(entry["withdrawn"]) for entry in parsed if "withdrawn" in entry}
+    found: dict[Any, str] = {}
+    for entry in parsed:
+        if "index" in entry and str(entry.get("run", "")) not in withdrawn:
+            with contextlib.suppress(TypeError):
+                found[_plain(entry["index"])] = str(entry.get("reason", ""))
+    return found
+
+
+def special_kind(path: str | os.PathLike[str]) -> str | None:
+    """What is there if it is neither a regular file nor nothing: to open or to read it may wait for ever.
+
+    The null device counts as a file: it is empty, and takes what is written.
+    """
     try:
-        return _plain(entry["index"]), str(entry.get("reason", ""))
-    except (KeyError, TypeError):
+        found = Path(path).stat()
+    except OSError:
+        return None  # who opens it says what is wrong
+    if stat.S_ISREG(found.st_mode) or Path(path).resolve() == Path(os.devnull):
         return None
+    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a directory", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(found.st_mode), "a device")
+
+
+_processes: dict[int, str] = {}  # by pid: that of the parent is not ours
+_numbers = itertools.count(1)
+
+
+def _new_run() -> str:
+    if os.getpid() not in _processes:
+        _processes[os.getpid()] = os.urandom(6).hex()
+    return f"{_processes[os.getpid()]}.{next(_numbers)}"
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -48,7 +48,7 @@ class Supply:
         self._indices = indices
         self._auto_collation = auto_collation
         self._drawn: deque[Any] = deque()  # and not yet taken over: each `_KEPT`, but the last may be as it was given
-        self._position = 0  # in the epoch, of the next sample
+        self.position = 0  # in the epoch, of the next sample
         self._is_asking = False
         self.ended = False
 
@@ -59,13 +59,13 @@ class Supply:
         first = self._drawn[0]
         if isinstance(first, _Raised):
             raise first.error
-        unit: UnitState = first.unit(self._position)
+        unit: UnitState = first.unit(self.position)
         return unit
 
     def taken(self) -> None:
         """The unit, or the exception, is in the books."""
         if self._drawn:
-            self._position += self._drawn.popleft().length
+            self.position += self._drawn.popleft().length
 
     def ahead(self) -> Iterator[list[Any]]:
         """The indices of the next unit, of the one after that, and so on, as far as the sampler gives any."""

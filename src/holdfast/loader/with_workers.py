@@ -133,10 +133,8 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
 
     def _count_samples(self) -> int | None:
         """How many samples the epoch has, where that is known and somebody wants to know."""
-        if not isinstance(self._policy.max_skipped, float):
-            return None
-        counted: Any = self._dataset if self._is_iterable else self._sampler
-        return len(counted)
+        counted = (self._dataset,) if self._is_iterable else (self._sampler, self._index_sampler)
+        return self._ledger.policy.count_samples(*counted)
 
     def _new_schedule(self, first_unit: int) -> Schedule:
         return Schedule(self._num_workers, self._prefetch_factor, in_order=self._in_order, first_unit=first_unit)

@@ -71,7 +71,7 @@ class _Table:
     def __init__(self, dataset: Any, collate: Any, name: str, arguments: dict[str, Any]) -> None:
         self._dataset = dataset
         self._kind: Any = holdfast.DataLoader if name == HOLDFAST else torch.utils.data.DataLoader
-        self._ours: dict[str, Any] = {"record": False} if name == HOLDFAST else {}
+        self._ours: dict[str, Any] = {"record": False, "max_skipped": None} if name == HOLDFAST else {}
         self._timeout_s = arguments.pop("sample_timeout") if name == HOLDFAST else None
         arguments.pop("sample_timeout", None)
         self._context = arguments.pop("start_method")

@@ -92,16 +92,18 @@ def _loader(dataset: Any, order: Order) -> holdfast.DataLoader[Any]:
     how: dict[str, Any] = {
         "multiprocessing_context": order.start_method,
         "max_retries": 0,
+        "max_skipped": None,
         "memory_limit": order.limits.memory_limit_bytes,
         "sample_timeout": order.limits.sample_timeout_s,
         "record": False,
     }
     if order.part is not None:
         elements = WatchedElements(dataset, order.part, order.seed, order.memray_file)
-        return holdfast.DataLoader(elements, None, num_workers=max(1, order.part.num_workers), collate_fn=_as_is, **how)
+        workers = max(1, order.part.num_workers)
+        return holdfast.DataLoader(elements, None, num_workers=workers, collate_fn=_as_is, **how)._for_command()
     samples = WatchedSamples(dataset, order.seed, in_batches=order.in_batches, memray_file=order.memray_file)
     indices = [order.index] * order.repeat
-    return holdfast.DataLoader(samples, None, sampler=indices, num_workers=1, collate_fn=_as_is, **how)
+    return holdfast.DataLoader(samples, None, sampler=indices, num_workers=1, collate_fn=_as_is, **how)._for_command()
 
 
 def _as_is(loaded: Any) -> Any:

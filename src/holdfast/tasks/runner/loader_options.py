@@ -14,11 +14,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from holdfast.loader.skips import special_kind
 from holdfast.memory import sizes
 from holdfast.workers.arguments import check_choice, check_count, check_flag, check_seconds
 
 ON_ERROR = ("raise", "skip", "replace")
 RNG = ("worker", "sample")
+NO_LIMIT = "none"
+"""`max_skipped=None`: a flag that is None was not given, and TOML has no such value."""
 
 
 def parse(name: str, value: Any) -> Any:
@@ -67,10 +70,15 @@ def _seconds(name: str, value: Any) -> Any:
 
 
 def _count_or_share(name: str, value: Any) -> Any:
+    if value in ("auto", NO_LIMIT):
+        return value
     number = _number(value)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
     if not is_count and not (isinstance(number, float) and 0.0 <= number <= 1.0):
-        raise ValueError(f"{name}={value!r} must be a whole number of samples, or a share of the epoch from 0.0 to 1.0")
+        raise ValueError(
+            f"{name}={value!r} must be a whole number of samples, a share of the epoch from 0.0 to 1.0, "
+            f'"auto" or "none"'
+        )
     return number
 
 
@@ -90,6 +98,8 @@ def _path(name: str, value: Any) -> Any:
     path = Path(value).absolute()
     if not path.parent.is_dir():
         raise ValueError(f"{name}={value!r}: there is no directory {path.parent}. Make it first")
+    if (kind := special_kind(path)) is not None:
+        raise ValueError(f"{name}={value!r} is {kind}: name a regular file, or one that does not exist yet")
     return str(path)
 
 

@@ -21,6 +21,7 @@ import torch.utils.data.dataloader
 
 import holdfast
 from holdfast.errors import HoldfastWarning
+from holdfast.tasks.runner.loader_options import NO_LIMIT
 from holdfast.tasks.runner.settings import Settings
 from holdfast.tasks.runner.skipping import SkippedFileOwner
 from holdfast.tasks.runner.tally import TALLY
@@ -65,6 +66,8 @@ def replace_everywhere(told: Settings) -> None:
     _defaults.update(told.loader_options)
     if "retry_on" in _defaults:
         _defaults["retry_on"] = tuple(getattr(builtins, name) for name in _defaults["retry_on"])
+    if _defaults.get("max_skipped") == NO_LIMIT:
+        _defaults["max_skipped"] = None
     for module in [*sys.modules.values()]:
         names = getattr(module, "__dict__", {})
         if any(names.get("DataLoader") is each for each in (_stock, DataLoader.__base__)):

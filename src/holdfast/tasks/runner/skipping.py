@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastWarning
+from holdfast.loader.skips import special_kind
 
 
 class SkippedFileOwner:
@@ -59,6 +60,8 @@ def _length(dataset: Any) -> int | None:
 
 def _length_in(path: str) -> int | None:
     """Of the dataset that the file is about; None: there is no file yet, or the loader will say what is wrong."""
+    if special_kind(path) is not None:
+        return None  # to open a FIFO may wait for ever
     try:
         with Path(path).open("rb") as file:
             length = json.loads(file.readline(4096)).get("dataset_length")

@@ -153,11 +153,12 @@ def _loader(dataset: Any, care: Care, workers: int, **arguments: Any) -> DataLoa
         on_error="skip",
         max_retries=care.retries,
         retry_on=_PROGRAM_ERRORS,
+        max_skipped=None,
         max_restarts=_MOST_RESTARTS,
         sample_timeout=care.timeout_s,
         memory_limit=care.memory_limit,
         **arguments,
-    )
+    )._for_command()
 
 
 def _batches(iterator: Iterator[bytes], goes_on: Callable[[Exception], bool]) -> Iterator[list[Measurement]]:

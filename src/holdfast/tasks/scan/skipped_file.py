@@ -3,6 +3,9 @@
     {"holdfast":"skipped samples","version":1,"dataset_length":64}
     {"index":17,"reason":"ValueError: bad header"}
 
+What else a loader writes there is explained in `loader/skips.py`; a scan confirms what it finds, so its lines are of no
+run that could be withdrawn.
+
 While a scan runs, the loader itself notes bad samples in a new file beside it: so it is the loader that decides which
 are to blame. In the end that file, what the old one says of samples that were not loaded now, and odd samples if they
 are to be listed, become the new file in one step.
@@ -18,6 +21,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.loader.skips import entries_in, special_kind
+
 _HEADER = {"holdfast": "skipped samples", "version": 1}
 
 
@@ -31,8 +36,10 @@ class OfAnotherLength(NotOurs):
 
 def read(path: Path, length: int | None) -> dict[int, str]:
     """Index to reason; nothing if there is no file. NotOurs if it is another's, or of a dataset of another length."""
+    if (kind := special_kind(path)) is not None:
+        raise NotOurs(f"it is {kind}")
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return {}
     header = _parsed(lines[0]) if lines else _HEADER | {"dataset_length": length}
@@ -43,8 +50,7 @@ def read(path: Path, length: int | None) -> dict[int, str]:
         raise OfAnotherLength(
             f"it is of a dataset of {then} sample{'' if then == 1 else 's'}, and this one has {length}"
         )
-    entries = map(_parsed, lines[1:])
-    return {entry["index"]: str(entry.get("reason", "")) for entry in entries if type(entry.get("index")) is int}
+    return {index: reason for index, reason in entries_in(lines[1:]).items() if type(index) is int}
 
 
 def merged(
@@ -69,7 +75,7 @@ def write(path: Path, length: int, entries: Mapping[int, str]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _parsed(line: str) -> dict[str, Any]:
+def _parsed(line: bytes) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except ValueError:  # torn

@@ -118,7 +118,7 @@ class Loaders:
                 max_skipped=MOST_FAILED,
                 sample_timeout=self.sample_timeout_s,
                 record=False,
-            )
+            )._for_command()
             try:
                 with loader:
                     yield loader
