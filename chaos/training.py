@@ -70,13 +70,15 @@ class Outcome:
 
 def run_scenario(scenario: Scenario, kills: int) -> Outcome:
     """Run it until `kills` signals were sent, or something is wrong."""
-    watching.STOPPED_GRACE_S = _STOPPED_GRACE_S
     outcome = Outcome(scenario)
     before, began = snapshot(), time.monotonic()
+    grace_s, watching.STOPPED_GRACE_S = watching.STOPPED_GRACE_S, _STOPPED_GRACE_S
     try:
         _run(scenario, kills, outcome)
     except Exception as error:
         outcome.failure = _describe(error)
+    finally:
+        watching.STOPPED_GRACE_S = grace_s
     gc.collect()
     leaks = leaks_since(before, _LEAK_DEADLINE_S)
     if leaks and outcome.failure is None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import warnings
 
 import torch
 from torch.utils.data import Dataset
 
-from holdfast import DataLoader, WorkerError
+from holdfast import DataLoader, HoldfastWarning, WorkerError
 
 
 class Native(Dataset[torch.Tensor]):
@@ -34,6 +35,7 @@ class Native(Dataset[torch.Tensor]):
 
 def main(library: str, function: str, method: str) -> None:
     how = {"backend": "portable"} if method == "portable" else {"multiprocessing_context": method}
+    warnings.simplefilter("ignore", HoldfastWarning)  # of the restart: what the worker itself wrote is looked at
     loader = DataLoader(Native(library, function), num_workers=2, max_retries=0, **how)
     try:
         for _ in loader:

@@ -160,7 +160,7 @@ class _Walk:
                 self._note(error)
                 if self._loader is None:
                     self.refused = _line_of(error)
-                if batches is None or _DEAD_WORKER in str(error) or in_a_row > _MOST_FAILURES_IN_A_ROW:
+                if batches is None or _is_dead_worker_of_torch(error) or in_a_row > _MOST_FAILURES_IN_A_ROW:
                     self._end(error)
                     return
                 batch = _RAISED
@@ -172,7 +172,7 @@ class _Walk:
         try:
             yield
         except RuntimeError as error:
-            if _DEAD_WORKER not in str(error):
+            if not _is_dead_worker_of_torch(error):
                 raise
             self._note(error)
             self._end(error)
@@ -188,6 +188,11 @@ class _Walk:
     def told(self) -> dict[str, Any]:
         failures = {"failures": self._failures, "first_failures": self._first}
         return {**failures, "ended": self.ended, "refused": self.refused}
+
+
+def _is_dead_worker_of_torch(error: Exception) -> bool:
+    """After which torch's loader gives no more. Ours quotes the same sentence, and goes on."""
+    return _DEAD_WORKER in str(error) and not isinstance(error, holdfast.HoldfastError)
 
 
 @dataclass(slots=True)
