@@ -6,7 +6,7 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 import pytest
@@ -317,3 +317,24 @@ def test_an_epoch_whose_beginning_was_interrupted_is_begun_anew(
         iter(loader)
     assert [int(batch[0, 0]) for batch in loader] == [0, 2, 4, 6]
     loader.close()
+
+
+def test_an_interrupt_at_the_beginning_of_close_leaves_no_worker(
+    usr1: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The iterator counts as closed from there on, and nobody would end its workers later."""
+    signal.signal(usr1, raise_interrupted)
+    loader = DataLoader(Numbers(8), batch_size=2, num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    pids = worker_pids(iterator)
+    monkeypatch.setattr(iterator, "_end_rest", interrupt_once(usr1, iterator._end_rest))
+    with pytest.raises(Interrupted):
+        loader.close()
+    wait_until_ended(pids)
+
+
+def interrupt_once(number: signal.Signals, step: Callable[[], None]) -> Callable[[], None]:
+    """The step, in whose first call the signal comes."""
+    calls = iter([lambda: signal.raise_signal(number)])
+    return lambda: next(calls, step)()

@@ -243,16 +243,18 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         """End all workers. Bounded in time, whatever they do; harmless when called again."""
         if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
             return
-        self._shutdown = True
-        if self._refuge is not None:
-            self._refuge.end()
-        self._end_rest()
-        self._count_new_interpreters()
-        self._display.hide()
         try:
+            self._shutdown = True
+            if self._refuge is not None:
+                self._refuge.end()
+            self._end_rest()
+            self._count_new_interpreters()
+            self._display.hide()
             self._backend.stop(grace_s)
         except BaseException:
-            self._backend.stop(0.0)  # an interrupt: once more, without patience, so that nothing is left behind
+            # An interrupt: once more, without patience. Nobody can call this again, so nothing may be left behind.
+            self._end_rest()
+            self._backend.stop(0.0)
             raise
         finally:
             self._display.close()
