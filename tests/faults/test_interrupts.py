@@ -336,5 +336,11 @@ def test_an_interrupt_at_the_beginning_of_close_leaves_no_worker(
 
 def interrupt_once(number: signal.Signals, step: Callable[[], None]) -> Callable[[], None]:
     """The step, in whose first call the signal comes."""
-    calls = iter([lambda: signal.raise_signal(number)])
-    return lambda: next(calls, step)()
+    is_first = iter([True])
+
+    def interrupted_step() -> None:
+        if next(is_first, False):
+            signal.raise_signal(number)
+        step()
+
+    return interrupted_step
