@@ -14,7 +14,7 @@ import torch
 
 from helpers import Numbers, Program, stay, wait_until_ended, worker_pids
 from holdfast import DataLoader
-from holdfast.loader.interrupts import came_from_handler
+from holdfast.loader.interrupts import Errand, came_from_handler
 from waits import PATIENCE_S
 
 OTHERS = ["map", "unordered", "persistent"]
@@ -344,3 +344,12 @@ def interrupt_once(number: signal.Signals, step: Callable[[], None]) -> Callable
         step()
 
     return interrupted_step
+
+
+def test_an_errand_that_is_waited_for_before_it_begins_is_not_run_later() -> None:
+    """An interrupt may come before its thread has begun. By then there are new workers, which it must not end."""
+    done: list[str] = []
+    errand = Errand(lambda: done.append("ended all workers"))
+    errand.wait()
+    errand.run()
+    assert not done
