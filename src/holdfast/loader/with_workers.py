@@ -168,8 +168,11 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
 
     @property
     def can_begin_epoch(self) -> bool:
-        """Whether its workers can go on with another epoch. Not if they were given up, or something was cut short."""
-        return self._broken is None and self._is_clean
+        """Whether its workers can go on with another epoch. Not if they were given up, or something was cut short.
+
+        Nor once there is a refuge: a batch of this epoch may lie there, loaded for a call that was interrupted.
+        """
+        return self._broken is None and self._is_clean and self._refuge is None
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A new epoch with the same workers. Results of the old one that still come are dropped by their number."""
