@@ -156,12 +156,15 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         return {k: worker.pid for k, worker in enumerate(self._all_workers()) if worker.pid is not None}
 
     def _all_workers(self) -> list[WorkerHandle]:
-        """Once all are started, which may have to be waited for: that can be cut short as any other wait can."""
-        before = self._is_clean, self._is_paused
-        if self._is_clean:
-            self._is_clean, self._is_paused = False, not self._is_iterable
+        """The workers, once all are started. Inside next() an interrupt in here counts as one of the step it cuts short.
+
+        Elsewhere it counts as one of a wait. (Another thread may ask, while next() changes what is kept of that.)
+        """
+        if not self._is_clean:
+            return list(self._backend.workers)
+        self._is_clean, self._is_paused = False, not self._is_iterable
         workers = list(self._backend.workers)
-        self._is_clean, self._is_paused = before
+        self._is_clean = True
         return workers
 
     # -- epochs ----------------------------------------------------------------------------------------------------
