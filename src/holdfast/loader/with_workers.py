@@ -65,7 +65,8 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         self._broken: BaseException | None = None
         self._finished = False  # the epoch was delivered to its end
         self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
-        # The last call of next() ended as it should; it is, or was cut short, where nothing is half done.
+        # _is_clean: the last call of next() ended as it should. _is_paused: the call that runs, or was interrupted, is
+        # at a place where nothing is half done.
         self._is_clean, self._is_paused = True, False
         self._handling: Event | None = None
         self._refuge: Refuge | None = None
@@ -156,9 +157,10 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         return {k: worker.pid for k, worker in enumerate(self._all_workers()) if worker.pid is not None}
 
     def _all_workers(self) -> list[WorkerHandle]:
-        """The workers, once all are started. Inside next() an interrupt in here counts as one of the step it cuts short.
+        """Wait until all workers are started, and return them.
 
-        Elsewhere it counts as one of a wait. (Another thread may ask, while next() changes what is kept of that.)
+        Between two calls of next(), an interrupt in here counts as one of a wait inside next(). While next() runs, its
+        flags are left alone: another thread may be asking.
         """
         if not self._is_clean:
             return list(self._backend.workers)
