@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 import pytest
@@ -14,8 +16,8 @@ import torch
 
 from helpers import Numbers, Program, stay, wait_until_ended, worker_pids
 from holdfast import DataLoader
-from holdfast.loader.interrupts import came_from_handler
-from waits import PATIENCE_S
+from holdfast.loader.interrupts import Errand, came_from_handler
+from waits import PATIENCE_S, wait_until
 
 OTHERS = ["map", "unordered", "persistent"]
 
@@ -317,3 +319,84 @@ def test_an_epoch_whose_beginning_was_interrupted_is_begun_anew(
         iter(loader)
     assert [int(batch[0, 0]) for batch in loader] == [0, 2, 4, 6]
     loader.close()
+
+
+class Waits(Numbers):
+    """Sample 4 is loaded when the main process says so."""
+
+    def __init__(self) -> None:
+        super().__init__(8)
+        self.may_load = torch.zeros(1, dtype=torch.uint8).share_memory_()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        while index == 4 and not self.may_load.item():
+            time.sleep(0.01)
+        return super().__getitem__(index)
+
+
+def test_a_batch_that_an_interrupted_call_asked_for_is_not_the_first_of_the_next_epoch(usr1: signal.Signals) -> None:
+    """With persistent workers: what the second interrupt kept from being returned belongs to the old epoch."""
+    signal.signal(usr1, raise_interrupted)
+    dataset = Waits()
+    loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=True)
+    iterator = iter(loader)
+    assert [int(next(iterator)[0, 0]) for _ in range(2)] == [0, 2]
+    for _ in range(2):  # of the second call the work goes on in the refuge
+        with pytest.raises(Interrupted), signal_when(lambda: iterator._is_waiting and iterator._is_paused, usr1):
+            next(iterator)
+    dataset.may_load.fill_(1)
+    wait_until(lambda: iterator._refuge._desk.outcomes, PATIENCE_S, "a batch in the refuge")
+    assert [int(batch[0, 0]) for batch in loader] == [0, 2, 4, 6]
+    loader.close()
+
+
+@contextlib.contextmanager
+def signal_when(condition: Callable[[], object], number: signal.Signals) -> Iterator[None]:
+    """Have the main thread get the signal as soon as the condition is true."""
+
+    def wait_and_signal() -> None:
+        wait_until(condition, PATIENCE_S)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    thread = threading.Thread(target=wait_and_signal)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def test_an_interrupt_at_the_beginning_of_close_leaves_no_worker(
+    usr1: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The iterator counts as closed from there on, and nobody would end its workers later."""
+    signal.signal(usr1, raise_interrupted)
+    loader = DataLoader(Numbers(8), batch_size=2, num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    pids = worker_pids(iterator)
+    monkeypatch.setattr(iterator, "_end_rest", interrupt_once(usr1, iterator._end_rest))
+    with pytest.raises(Interrupted):
+        loader.close()
+    wait_until_ended(pids)
+
+
+def interrupt_once(number: signal.Signals, step: Callable[[], None]) -> Callable[[], None]:
+    """The step, in whose first call the signal comes."""
+    is_first = iter([True])
+
+    def interrupted_step() -> None:
+        if next(is_first, False):
+            signal.raise_signal(number)
+        step()
+
+    return interrupted_step
+
+
+def test_an_errand_that_is_waited_for_before_it_begins_is_not_run_later() -> None:
+    """An interrupt may come before its thread has begun. By then there are new workers, which it must not end."""
+    done: list[str] = []
+    errand = Errand(lambda: done.append("ended all workers"))
+    errand.wait()
+    errand.run()
+    assert not done

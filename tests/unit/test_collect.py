@@ -196,6 +196,27 @@ def test_sockets_that_lead_to_a_server_are_listed_and_pairs_are_not() -> None:
     assert found == {f"socket:[{inode}]" for inode in inodes}
 
 
+class InterruptedSocket(socket.socket):
+    """A signal handler raises as soon as there is one."""
+
+    def __init__(self, fileno: int) -> None:
+        super().__init__(fileno=fileno)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # the copy, which goes with the exception
+def test_an_interrupt_while_sockets_are_looked_at_closes_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the user's connections, and our own to the workers."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socket", InterruptedSocket)
+            with pytest.raises(KeyboardInterrupt):
+                collect._is_of_a_pair(ours.fileno(), "socket:[1]")
+        ours.send(b"still open")
+        assert theirs.recv(10) == b"still open"
+
+
 def test_where_there_is_no_proc_no_file_is_listed(tmp_path: Path) -> None:
     assert collect._entries(tmp_path / "none") == []
 

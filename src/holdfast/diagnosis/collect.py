@@ -8,6 +8,7 @@ Cheap, bounded, and never raising: what cannot be read is left out. Runs in: sup
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections import deque
@@ -145,15 +146,11 @@ def _is_of_a_pair(fd: int, target: str) -> bool:
     if not target.startswith("socket:"):
         return False
     try:
-        borrowed = socket.socket(fileno=fd)
+        # Of a copy: were a signal handler to raise in here, the end of this object would close the user's own.
+        with socket.socket(fileno=os.dup(fd)) as copy:
+            return not copy.getpeername()
     except OSError:
         return True
-    try:
-        return not borrowed.getpeername()
-    except OSError:
-        return True
-    finally:
-        borrowed.detach()
 
 
 def _entries(directory: Path) -> list[Path]:

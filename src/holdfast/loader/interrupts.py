@@ -62,15 +62,28 @@ class Errand:
     """Work in a thread of its own, which is done even if another interrupt comes while it is waited for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._thread = threading.Thread(target=work, name="holdfast-interrupted", daemon=True)
+        self._work = work
+        self._working = threading.Lock()
+        self._is_too_late = False
+        self._thread = threading.Thread(target=self._do, name="holdfast-interrupted", daemon=True)
 
     def run(self) -> None:
         self._thread.start()
-        self.wait()
+        self._thread.join(_ENDS_WITHIN_S)
+
+    def _do(self) -> None:
+        with self._working:
+            if not self._is_too_late:
+                self._work()
 
     def wait(self) -> None:
-        if self._thread.ident is not None:  # else an interrupt came before its start
-            self._thread.join(_ENDS_WITHIN_S)
+        """Wait for the end of the work. If it has not begun yet, it never will.
+
+        An interrupt inside run() may come before the thread has begun, and nothing tells whether it is about to.
+        """
+        self._is_too_late = True
+        if self._working.acquire(timeout=_ENDS_WITHIN_S):
+            self._working.release()
 
 
 class _Desk:

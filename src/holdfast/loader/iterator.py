@@ -63,7 +63,7 @@ class LoaderIterator(IteratorWithWorkers):
     def _assign_next(self, *, is_first: bool = False) -> None:
         """Take the next indices from the sampler and send them to the worker whose turn it is."""
         error: BaseException | None = None
-        # Nothing is in the books yet, and what the sampler has given is kept: a handler may raise in here.
+        # A signal handler may raise in here: nothing is booked yet, and Supply keeps what the sampler has given.
         self._is_paused = not self._is_iterable
         try:
             state = self._supply.peek()
@@ -139,7 +139,7 @@ class LoaderIterator(IteratorWithWorkers):
         try:
             if self._is_clean and self._refuge is None:
                 return self._advance()
-            if self._shutdown:  # and the refuge with it: whatever is asked of it now, nobody would do
+            if self._shutdown:  # the thread of the refuge has ended, too: a call of it would wait for ever
                 self._check_usable()
             if self._refuge is None:
                 self._refuge = Refuge()
@@ -190,7 +190,7 @@ class LoaderIterator(IteratorWithWorkers):
     # -- after a signal handler of the user's has raised in the middle of the above -----------------------------------
 
     def _mend_and_advance(self) -> Any:
-        """In the refuge: go on, if nothing was left half done; then as ever."""
+        """Runs in the refuge. Start over if the books can be trusted, else end with an error; then advance as usual."""
         self._end_rest()
         if self._is_clean or self._shutdown:
             return self._advance()
@@ -205,13 +205,13 @@ class LoaderIterator(IteratorWithWorkers):
         return self._advance()
 
     def _start_over(self) -> None:
-        """What was being said to and fro may be lost: new workers are sent all that is not finished."""
+        """Messages may have been lost, so start new workers and send them every unit that is not finished."""
         self._try(self._rescue.note_due)
         self._supply.mend()
         self._backend.start_over()  # a signal handler raised inside next()
         events = self._backend.wait(0.0)
         if events and events[0] is self._handling:
-            events.popleft()  # dealt with, and looked into by now
+            events.popleft()  # a death, of which only the diagnosis was cut short: note_due() has finished it
         self._take_in_all(events)
         for _ in range(self._schedule.capacity - self._schedule.under_way):
             self._send_more()
@@ -291,7 +291,7 @@ class LoaderIterator(IteratorWithWorkers):
         self._take_in_all(events)
 
     def _hear(self, timeout_s: float) -> deque[Event]:
-        """Wait for events. What a handler that raises in here may lose is asked for again: see `_start_over`."""
+        """Wait for events. If a signal handler raises in here, `_start_over` asks again for what may be lost."""
         self._is_paused = not self._is_iterable
         events = self._backend.wait(timeout_s)
         self._is_paused = False

@@ -92,7 +92,7 @@ class Rescue:
         self._num_workers = num_workers
         self._start_method = start_method
         self._due: list[tuple[WorkerLost, Callable[[], None]]] = []  # noted once the replacement has its work
-        self.is_looking = False  # into what killed a worker, with all the books in order
+        self.is_looking = False  # a death is being diagnosed; the books are in order meanwhile
         self._windows: dict[int, RestartWindow] = {}
         self._to_restore: set[int] = set()  # workers that take up their progress with the next unit
         self._has_grown: set[tuple[int, bool]] = set()

@@ -113,15 +113,15 @@ class Supply:
     def mend(self) -> None:
         """After a signal handler may have raised inside the sampler.
 
-        A generator has ended by that, and would pass for one that has given all. An iterator of the user's may have
-        gone on without giving anything; only those that are written in C and call nobody surely have not.
+        It ends a generator, which would then look exhausted. An iterator of the user's may have advanced without giving
+        anything. Only iterators written in C that call no Python code surely have not.
         """
         sampler = self._indices
         is_cut = self._is_asking and not isinstance(sampler, _NEVER_CUT)
         if isinstance(sampler, GeneratorType):
             is_cut = not self.ended and sampler.gi_frame is None
         elif self._drawn and not isinstance(self._drawn[-1], _KEPT):
-            is_cut = False  # it had given what it was asked for
+            is_cut = False  # the sampler had given its indices before the handler raised
         self._is_asking = False
         if is_cut:
             self._indices = _raise_once(RuntimeError("the sampler was ended by a signal handler that raised inside it"))

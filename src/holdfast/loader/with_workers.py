@@ -65,7 +65,8 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         self._broken: BaseException | None = None
         self._finished = False  # the epoch was delivered to its end
         self._due: tuple[int, UnitState] | None = None  # being taken from the books, not yet given out
-        # The last call of next() ended as it should; it is, or was cut short, where nothing is half done.
+        # _is_clean: the last call of next() ended as it should. _is_paused: the call that runs, or was interrupted, is
+        # at a place where nothing is half done.
         self._is_clean, self._is_paused = True, False
         self._handling: Event | None = None
         self._refuge: Refuge | None = None
@@ -154,20 +155,27 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         return {k: worker.pid for k, worker in enumerate(self._all_workers()) if worker.pid is not None}
 
     def _all_workers(self) -> list[WorkerHandle]:
-        """Once all are started, which may have to be waited for: that can be cut short as any other wait can."""
-        before = self._is_clean, self._is_paused
-        if self._is_clean:
-            self._is_clean, self._is_paused = False, not self._is_iterable
+        """Wait until all workers are started, and return them.
+
+        Between two calls of next(), an interrupt in here counts as one of a wait inside next(). While next() runs, its
+        flags are left alone: another thread may be asking.
+        """
+        if not self._is_clean:
+            return list(self._backend.workers)
+        self._is_clean, self._is_paused = False, not self._is_iterable
         workers = list(self._backend.workers)
-        self._is_clean, self._is_paused = before
+        self._is_clean = True
         return workers
 
     # -- epochs ----------------------------------------------------------------------------------------------------
 
     @property
     def can_begin_epoch(self) -> bool:
-        """Whether its workers can go on with another epoch. Not if they were given up, or something was cut short."""
-        return self._broken is None and self._is_clean
+        """Whether its workers can go on with another epoch. Not if they were given up, or something was cut short.
+
+        Nor once there is a refuge: a batch of this epoch may lie there, loaded for a call that was interrupted.
+        """
+        return self._broken is None and self._is_clean and self._refuge is None
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A new epoch with the same workers. Results of the old one that still come are dropped by their number."""
@@ -241,16 +249,18 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         """End all workers. Bounded in time, whatever they do; harmless when called again."""
         if self._shutdown or os.getpid() != self._owner_pid or sys.is_finalizing():
             return
-        self._shutdown = True
-        if self._refuge is not None:
-            self._refuge.end()
-        self._end_rest()
-        self._count_new_interpreters()
-        self._display.hide()
         try:
+            self._shutdown = True
+            if self._refuge is not None:
+                self._refuge.end()
+            self._end_rest()
+            self._count_new_interpreters()
+            self._display.hide()
             self._backend.stop(grace_s)
         except BaseException:
-            self._backend.stop(0.0)  # an interrupt: once more, without patience, so that nothing is left behind
+            # An interrupt: once more, without patience. Nobody can call this again, so nothing may be left behind.
+            self._end_rest()
+            self._backend.stop(0.0)
             raise
         finally:
             self._display.close()

@@ -185,7 +185,7 @@ def encode(
         structure, encoding = _pickle_with(by_value, batch, writer)
     storages, tensors = _place(encoding) if encoding.tensors or encoding.storages else ((), ())
     whole, buffers, out_of_band = len(encoding.storages), tuple(encoding.buffers), tuple(encoding.out_of_band)
-    # A large structure, which may hold any amount of bytes and text, lies apart: marshal takes less than 2 GiB of it.
+    # marshal refuses 2 GiB or more. A large structure, which may hold any amount of bytes, is stored separately.
     placed = structure if len(structure) <= _INLINE_LAYOUT else writer.write(structure)
     packed = marshal.dumps((placed, storages, whole, tensors, buffers, out_of_band))
     return packed if len(packed) <= _INLINE_LAYOUT else writer.write(packed)

@@ -246,7 +246,7 @@ class SlotPool:
     def _forget_view(self, ref: ViewRef) -> None:
         slot = ref.slot
         slot.views.discard(ref)
-        # Only what was handed over whole: the views of a decode that was cut short are gone, and the slot is still due.
+        # Only slots that were delivered: after an interrupted decode the views are gone, but the batch is still due.
         if not slot.views and slot in self._delivered:
             self.release(slot)
 
@@ -362,8 +362,8 @@ class SlotPool:
         # The one callback of all views, of those that are out, too.
         self._on_gone.__setstate__((self._on_gone_after_close, (), {}, {}))  # type: ignore[attr-defined]
         self.collect()
-        # From here on other threads that let go of tensors collect, too. Not this one: it may be collecting already, if
-        # the collector of garbage has found the loader in the middle of that.
+        # From here on other threads collect, too, when they drop tensors: keep them out. This thread may hold the lock
+        # already, if garbage collection closes the loader in the middle of collect().
         has_lock = self._collector != threading.get_ident() and self._collecting.acquire(timeout=_CLOSE_WAITS_S)
         try:
             warm, self._warm = self._warm, []

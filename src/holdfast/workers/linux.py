@@ -431,7 +431,7 @@ class Crew:
     def _drain(self, link: _Link) -> None:
         """What a worker finished before it ended, then nothing more from it."""
         if link.channel.fileno() < 0:
-            return  # done before, and an interrupt came between that and its being forgotten
+            return  # drained before; an interrupt came before the link was removed
         while self._receive(link):
             pass
         self._stop_watching(link)
@@ -580,12 +580,12 @@ class Crew:
         self._waiting.clear()
         self._unwelcome.clear()
         self._mail.clear()
-        self._poll = select.poll()  # a handler that raised may have left something in the old one that is closed by now
+        self._poll = select.poll()  # the old one may hold closed descriptors, after an interrupt
         if self._bell is not None:
             self._poll.register(self._bell, select.POLLIN)
         self._refused = None
-        # Forgotten before it is closed: a handler that raises in between must not leave us with a descriptor that is
-        # closed, or somebody else's by then.
+        # Cleared before it is closed: if a signal handler raises in between, no closed descriptor may be used again,
+        # whose number may be another file's by then.
         control, self._control = self._control, None
         if control is not None:
             control.shutdown()

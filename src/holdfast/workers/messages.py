@@ -122,8 +122,8 @@ class Progress(NamedTuple):
     uncollated: tuple[int, ...] = ()  # units, counted in this epoch, on whose collate_fn a worker has died
     passed: int = 0  # elements of those of them that the worker had not told of
     cut: tuple[tuple[int, int], ...] = ()  # units that ended with an exception, and how many elements each took
-    has_ended: bool = False  # the iterable, in this epoch: it is not run again
-    state_elements: int = 0  # taken from the iterator when its state was taken
+    has_ended: bool = False  # whether the iterable has ended in this epoch; if so it is not run again
+    state_elements: int = 0  # after so many elements
     at_state: dict[str, bytes] | None = None  # random states at that time, for what is run again from there
 
 
@@ -192,7 +192,7 @@ class Aside(NamedTuple):
     grown: tuple[Any, ...] = ()  # a `growing.Grown`: its memory grows
     cut: int = -1  # elements of an iterable that the unit took, if it ended with an exception
     slow: tuple[tuple[int, int], ...] = ()  # position and nanoseconds of samples that took longer than any before
-    has_ended: bool = False  # the iterable, though this unit may still be a batch
+    has_ended: bool = False  # whether the iterable has ended; the unit may be its last batch
 
 
 ARGUMENTS_KEPT = b"kept"

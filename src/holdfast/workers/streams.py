@@ -39,7 +39,7 @@ class StreamEnded(Exception):
 
 
 class StateTimer:
-    """Says when a state is due: at once, and then as often as costs a hundredth of the time. Pure."""
+    """Says when the next state may be taken: often enough to cost 1% of the time, and the first at once. Pure."""
 
     def __init__(self) -> None:
         self._due_ns = 0
@@ -182,7 +182,7 @@ class IterableFetcher:
     # -- taking up where another left ------------------------------------------------------------------------------
 
     def due_state(self, *, is_needed: bool) -> bytes:
-        """The state, if it may be taken again or is needed in any case. After the end it may be that of a new start."""
+        """The state, if it is needed or cheap enough by now. Not after the end, when it may be that of a new start."""
         began_ns = monotonic_ns()
         if self._ended or not (is_needed or self._state_timer.is_due(began_ns)):
             return b""

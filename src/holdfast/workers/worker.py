@@ -482,7 +482,8 @@ class Worker:
         if isinstance(self._fetcher, IterableFetcher):
             stream = self._fetcher
             at_start, self._at_epoch_start = self._at_epoch_start, {}
-            # Who takes over when it leaves, or is refused memory for what it keeps, is to run nothing again.
+            # If this worker is about to leave, or may be refused memory because of what it keeps, its successor should
+            # not have to run anything again.
             state = stream.due_state(is_needed=bool(self._row[LEAVE] or limits.kept_bytes()))
             counts, cut, has_ended = (stream.units, stream.elements, state), stream.cut, stream.has_ended
         elif generators or bad or slow or grown is not None:
