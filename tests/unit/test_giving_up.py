@@ -24,7 +24,7 @@ ALL: dict[str, tuple[WorkerError, str, str]] = {
     "no progress": (giving_up.no_progress(KILLED, 4), "supervisor killed", "certain"),
     "no descriptors": (giving_up.no_descriptors(), "too many open files", "likely"),
     "no fork": (giving_up.cannot_start(EAGAIN, "x"), "failure before the first sample", "certain"),
-    "no files": (giving_up.cannot_start(EMFILE, "x", 1), "too many open files", "likely"),
+    "no files": (giving_up.cannot_start(EMFILE, "x", 1), "too many open files", "certain"),
     "no guard": (no_start.error_of("supervisor", 7, 97, None), "missing main guard", "certain"),
     "script": (no_start.error_of("supervisor", 7, 1, None), "failure before the first sample", "certain"),
     "import": (no_start.error_of("worker 1", 7, 1, "fast", PRINTED), "failure before the first sample", "likely"),
