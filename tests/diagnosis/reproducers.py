@@ -130,6 +130,7 @@ REPRODUCERS: tuple[Reproducer, ...] = (
         "8 GiB asked for under memory_limit",
         "over memory_limit",
         "ask_for_memory",
+        LIKELY,
         error="RuntimeError",
         says=("asked for 8.0 GiB", "memory_limit (200 MB)", "striking.py"),
         options=_LIMITED,

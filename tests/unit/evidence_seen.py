@@ -76,7 +76,7 @@ SEEN = [
             memory_used_bytes=48 << 20,
         ),
         "over memory_limit",
-        CERTAIN,
+        LIKELY,
         ("asked for 8.0 GiB", "memory_limit (1 GB)", "it had 48.0 MiB", "31 in __getitem__"),
     ),
     Seen(
@@ -87,7 +87,7 @@ SEEN = [
             memory_limit_bytes=1 << 30,
         ),
         "over memory_limit",
-        CERTAIN,
+        LIKELY,
         ("asked for 16.0 GiB", "memory_limit (1.0 GiB)"),
     ),
     Seen(
@@ -125,6 +125,17 @@ SEEN = [
         "dataset exception",
         CERTAIN,
         ("ruled out, over memory_limit: it had 48.0 MiB of 1 GB when it was refused 16.0 MiB",),
+    ),
+    Seen(  # of more than the limit: but what was asked for, and of whom, is said in words only
+        raised(
+            "builtins.RuntimeError",
+            "server: Unable to allocate 400. GiB for an array",
+            memory_limit_bytes=10**9,
+            memory_used_bytes=48 << 20,
+        ),
+        "over memory_limit",
+        LIKELY,
+        ("asked for 400 GiB",),
     ),
     Seen(
         raised("builtins.OSError", "Cannot allocate memory", errno=errno.ENOMEM, memory_limit_bytes=10**9),
@@ -379,6 +390,23 @@ SEEN = [
         "failure before the first sample",
         CERTAIN,
         ("worker_init_fn raised KeyError: 'x'",),
+    ),
+    Seen(  # the words of an import, in another exception
+        raised("builtins.ValueError", "plugin: ImportError: no GPU", phase="starting"),
+        "failure before the first sample",
+        CERTAIN,
+        ("starting the worker raised ValueError",),
+    ),
+    Seen(  # a method that is only called like it
+        raised(
+            "builtins.ValueError",
+            "bad table",
+            'File "/a.py", line 3, in __setstate__\n    self.init_fn()\nFile "/a.py", line 9, in init_fn',
+            phase="starting",
+        ),
+        "failure before the first sample",
+        CERTAIN,
+        ("starting the worker raised ValueError",),
     ),
     Seen(died(31, phase="starting"), "failure before the first sample", LIKELY, ("SIGSYS",)),
     Seen(died(SIGSEGV, phase="starting"), "segmentation fault", LIKELY),

@@ -60,7 +60,7 @@ class Account:
     who: str = ""  # where it was no worker: "supervisor", "main process"
     seen_at: float | None = None  # time.time(); None: now
     incident_id: str = ""  # in the record of the run, "7f3a.2"; empty: it is in none
-    in_torchs_words: str = ""  # of a worker of a loader that is gone: what torch's loader says of such a one
+    in_torchs_words: str = ""  # what torch's loader says of a lost worker; empty for pools and ranks
     may_be_skipped: bool = True  # False where on_error has no say, as for ImportError and MemoryError
 
 

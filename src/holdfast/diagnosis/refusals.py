@@ -26,7 +26,8 @@ def reached(number: int, root: Path = ROOT) -> tuple[str, ...]:
     """The limits that are reached now, each in a line; none where that cannot be told. `root` is for recorded trees."""
     if number == errno.EMFILE:
         held = descriptors.held()
-        return (f"open descriptors of the process: {held}",) if held else ()
+        # Some may have been closed on the way here.
+        return (f"open descriptors of the process just after: {held}",) if held else ()
     if number != errno.EAGAIN or sys.platform != "linux":
         return ()
     return (*_of_the_user(root), *_of_cgroups(root))

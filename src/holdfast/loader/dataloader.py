@@ -40,7 +40,7 @@ T_co = TypeVar("T_co", covariant=True)
 class _AskedByAccelerate:
     """`_is_accelerate_prepared`, which Accelerate reads before it makes a new loader of this one's arguments.
 
-    False, and no property: an attribute of the instance that somebody sets is what is read afterwards.
+    Always False. Not a property: an attribute that is set on the instance takes precedence.
     """
 
     def __get__(self, loader: DataLoader[Any] | None, owner: type) -> bool:
@@ -273,8 +273,8 @@ def _warn_disabled() -> None:
 
 
 def _warn_made_anew() -> None:
-    """At the line that calls Accelerate. Not if somebody else reads the attribute, as debuggers do, nor under `holdfast
-    run`, where the class that Accelerate makes its loaders of is ours.
+    """Warn at the line that calls Accelerate. Do not warn if other code reads the attribute, as debuggers do, nor under
+    `holdfast run`, where the loaders that Accelerate makes are ours.
     """
     frame: FrameType | None = sys._getframe(2)
     stacklevel = 3

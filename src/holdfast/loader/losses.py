@@ -99,7 +99,7 @@ def stream_lost(lost: WorkerLost, elements: int, *, incident_id: str = "") -> Wo
 
 
 def _message(account: Account, lost: WorkerLost) -> str:
-    """With the sentence that torch has for it."""
+    """The account as text, with torch's own sentence for a lost worker."""
     words = message.in_torchs_words(lost.pid, lost.exitcode)
     return message.render(dataclasses.replace(account, in_torchs_words=words))
 

@@ -465,8 +465,10 @@ def _count_death(state: UnitState | None, place: Where, lost: WorkerLost) -> int
 
 
 def _count_stop(state: UnitState, place: Where, lost: WorkerLost) -> int:
-    """The same of workers that were stopped. Once the samples of a unit are loaded one by one because of such stops,
-    the first stop at one of them is that sample's second: it was in hand before, among the others.
+    """How often a worker was stopped at this sample, or this batch, with this one.
+
+    Once the samples of a unit are loaded one by one because of such stops, the first stop at one of them is that
+    sample's second: it was in hand before, among the others.
     """
     stops = state.stops
     if place is not Where.SAMPLE:

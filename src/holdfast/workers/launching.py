@@ -161,7 +161,7 @@ class Spawning:
         self._job, self._board = job.in_a_file(), board
         self._start_method = start_method
         self._spare: Newborn | None = None
-        self._is_refused = False  # a spare: no other is tried
+        self._is_refused = False  # the kernel refused a spare: no other is tried
 
     def launch(self, who: Identity, keep_out: Iterable[int]) -> Newborn:
         born = self._take_spare() or self._start()

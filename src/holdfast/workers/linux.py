@@ -142,7 +142,7 @@ class Crew:
             self._start_supervisor()
         except OSError as error:
             if error.errno not in refusals.NUMBERS:
-                raise  # of the user's own, by what was to be pickled
+                raise  # by the user's own code, while it was pickled
             raise giving_up.cannot_start(error, "no worker was started", front=self._job.front) from error
 
     def _start_supervisor(self) -> None:

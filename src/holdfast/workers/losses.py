@@ -41,8 +41,9 @@ def kind_of(lost: WorkerLost) -> type[WorkerError]:
 
 
 def kind_of_no_start(lost: WorkerLost) -> type[WorkerError]:
-    """What is raised where a worker died before its first sample, and no other was started: nothing is wrong with what
-    workers start with where others have killed it each time.
+    """What is raised if a worker died before its first sample and was not restarted.
+
+    If other processes killed it each time, nothing is wrong with what workers start with: no WorkerInitError.
     """
     is_killed = is_from_outside(lost.exitcode) and lost.diagnosis.cause != OUT_OF_MEMORY
     return TooManyRestarts if is_killed else WorkerInitError

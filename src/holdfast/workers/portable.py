@@ -130,7 +130,7 @@ class PortableCrew:
                 self._begin_life(worker_id)
         except OSError as error:
             if error.errno not in refusals.NUMBERS:
-                raise  # of the user's own, by what was to be pickled
+                raise  # by the user's own code, while it was pickled
             raise giving_up.cannot_start(error, "no batch was loaded", front=self._front) from error
 
     def _begin_life(self, worker_id: int) -> None:
@@ -337,7 +337,7 @@ class PortableCrew:
         recruit.reason = reason_of_end(recruit.reason, doing, exitcode)
         replaced = worker_id not in self._retired
         is_end = replaced and not self._is_worth_another(recruit, doing)
-        # Of a loader's worker that others have killed, the place in the script says nothing.
+        # If another process killed a loader's worker, where it was in the script says nothing about why.
         is_own = self._has_ranks or not is_from_outside(exitcode)
         if (is_end and is_own) or (self._has_ranks and no_start.is_unguarded(exitcode)):
             self._check_beginning(recruit, doing)

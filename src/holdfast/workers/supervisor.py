@@ -279,7 +279,7 @@ class Supervisor:
             raise
 
     def _end_if_refused(self, error: OSError) -> None:
-        """Where the kernel has no room for another process: the main process decides whether to start all anew."""
+        """If the kernel has no room for a process, tell the main process, which decides what to do, and end."""
         if error.errno in refusals.NUMBERS:
             self._tell(Refused(error.errno, refusals.reached(error.errno), self._has_begun))
             raise NoProcess from error

@@ -25,7 +25,7 @@ STACK_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else 0
 STOPPED_GRACE_S = 10.0
 """How long a process may be stopped by a signal, as a debugger or a job scheduler does it, before it counts as lost.
 
-In ticks of who watches. Read in the main process, which tells the supervisor.
+Counted in ticks of the process that watches it. The main process reads this value and tells the supervisor.
 """
 
 _SLOWEST_TICK_S = 0.5

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.diagnosis import signs, wording
+from holdfast.diagnosis import python_frames, signs, wording
 from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "failure before the first sample"
@@ -18,7 +18,7 @@ _STARTING = "starting"
 _UNPICKLING = re.compile(
     r"Can't get (local )?(attribute|object)|UnpicklingError|cannot find .* on <module|Ran out of input"
 )
-_IMPORT = re.compile(r"(ModuleNotFound|Import)Error")
+_IMPORT = re.compile(r"^(ModuleNotFound|Import)Error\b")  # the type, and not a word of the message
 
 
 def diagnose(evidence: Evidence) -> Diagnosis | None:
@@ -51,8 +51,8 @@ def _because(evidence: Evidence, said: str) -> str:
 
 
 def _step(evidence: Evidence, said: str) -> str:
-    text = f"{evidence.raised.traceback if evidence.raised else ''}\n{evidence.python_stack}"
-    if "worker_init_fn" in text or "init_fn" in text:
+    called = python_frames.called_by_us(signs.frames(evidence))
+    if called and "init_fn" in called[-1].function:  # what the worker itself called
         return "worker_init_fn"
     if _UNPICKLING.search(said):
         return "unpickling the dataset in the worker"

@@ -1,9 +1,10 @@
 """A sample needed more memory than the loader's `memory_limit` allows a worker, or its worker had kept too much before.
 
 Signs: the supervisor saw the worker past its limit, and ended it; or, with a limit, Python, numpy or torch could not
-allocate memory or start a thread, or C++ said std::bad_alloc. An exception makes it certain only if what was asked for,
-with what the worker had, is more than the limit; if it is far less, that rules it out, as for a thread that a limit on
-processes forbids. Else it is likely.
+allocate memory or start a thread, or C++ said std::bad_alloc. An exception makes it certain only if the worker was seen
+to have more than the limit: how much was asked for is known only from words, which may be those of a remote service. If
+both together are far less than the limit, that rules it out, as for a thread that a limit on processes forbids. Else it
+is likely.
 
 Pure. Runs in: main process.
 """
@@ -19,7 +20,7 @@ from holdfast.diagnosis.evidence import Confidence, Diagnosis, Ending, Evidence
 
 NAME = "over memory_limit"
 _IN_BYTES = re.compile(r"tried to allocate (\d+) bytes")
-_IN_WORDS = re.compile(r"Unable to allocate (\d{1,15}(?:\.\d{1,9})?) ([KMGTPE]iB|bytes)")
+_IN_WORDS = re.compile(r"Unable to allocate (\d{1,15}(?:\.\d{0,9})?) ([KMGTPE]iB|bytes)")
 _UNITS = {"bytes": 1} | {f"{letter}iB": 1024**power for power, letter in enumerate("KMGTPE", 1)}
 _STACK_BYTES = 8 << 20  # of a thread, mostly
 _FAR_BELOW = 0.5
@@ -101,8 +102,8 @@ def contradiction(evidence: Evidence) -> str:
 
 
 def _confidence(evidence: Evidence) -> Confidence:
-    used, asked, limit = evidence.memory_used_bytes or 0, _asked_bytes(evidence) or 0, evidence.memory_limit_bytes or 0
-    return Confidence.CERTAIN if used + asked > limit and not _is_about_thread(evidence) else Confidence.LIKELY
+    used, limit = evidence.memory_used_bytes or 0, evidence.memory_limit_bytes or 0
+    return Confidence.CERTAIN if used > limit and not _is_about_thread(evidence) else Confidence.LIKELY
 
 
 def _is_about_thread(evidence: Evidence) -> bool:
@@ -115,7 +116,7 @@ def _asked(evidence: Evidence) -> str:
         return "a thread"
     found = _IN_WORDS.search(evidence.raised.message) if evidence.raised is not None else None
     if found:
-        return f"{found[1]} {found[2]}"
+        return f"{found[1].removesuffix('.')} {found[2]}"  # numpy writes "400. GiB"
     asked = _asked_bytes(evidence)
     return "more memory" if asked is None else words.size(asked)
 
