@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -181,17 +182,27 @@ def test_a_sampler_that_an_interrupt_ended_is_an_error_and_not_the_end(usr1: sig
         yield from range(8, 16)
 
     signal.signal(usr1, raise_interrupted)
-    delivered, raised = [], []
-    iterator = iter(DataLoader(Numbers(16), batch_size=None, sampler=interrupted_sampler(), num_workers=2))
+    delivered, raised = to_the_end(
+        iter(DataLoader(Numbers(16), batch_size=None, sampler=interrupted_sampler(), num_workers=2)),
+        (Interrupted, RuntimeError),
+    )
+    assert delivered == list(range(8))
+    assert raised == ["", "the sampler was ended by a signal handler that raised inside it"]
+
+
+def to_the_end(
+    iterator: Iterator[Any], kinds: type[Exception] | tuple[type[Exception], ...]
+) -> tuple[list[int], list[str]]:
+    """What is delivered to one who goes on after each of these errors, and what the errors said."""
+    delivered: list[int] = []
+    raised: list[str] = []
     while True:
         try:
             delivered.append(int(next(iterator)[0]))
         except StopIteration:
-            break
-        except (Interrupted, RuntimeError) as error:
+            return delivered, raised
+        except kinds as error:
             raised.append(str(error))
-    assert delivered == list(range(8))
-    assert raised == ["", "the sampler was ended by a signal handler that raised inside it"]
 
 
 class RaisesOnLoad:
@@ -214,15 +225,7 @@ class Odd(Numbers):
 
 def test_a_batch_that_cannot_be_read_is_raised_once() -> None:
     """It is no interrupt, after which it would be read again."""
-    delivered, raised = [], []
-    iterator = iter(DataLoader(Odd(6), batch_size=None, num_workers=2))
-    while True:
-        try:
-            delivered.append(int(next(iterator)[0]))
-        except StopIteration:
-            break
-        except ValueError as error:
-            raised.append(str(error))
+    delivered, raised = to_the_end(iter(DataLoader(Odd(6), batch_size=None, num_workers=2)), ValueError)
     assert (delivered, raised) == ([0, 1, 3, 4, 5], ["cannot be loaded"])
 
 
@@ -272,15 +275,10 @@ class Counting:
 def test_an_index_that_an_interrupt_cut_off_is_an_error_and_not_left_out(usr1: signal.Signals) -> None:
     """Whether a sampler that is no generator has gone on nobody can know: its epoch ends with an error there."""
     signal.signal(usr1, raise_interrupted)
-    delivered, raised = [], []
-    iterator = iter(DataLoader(Numbers(16), batch_size=None, sampler=Counting(usr1), num_workers=2))
-    while True:
-        try:
-            delivered.append(int(next(iterator)[0]))
-        except StopIteration:
-            break
-        except (Interrupted, RuntimeError) as error:
-            raised.append(str(error))
+    delivered, raised = to_the_end(
+        iter(DataLoader(Numbers(16), batch_size=None, sampler=Counting(usr1), num_workers=2)),
+        (Interrupted, RuntimeError),
+    )
     assert delivered == list(range(7))
     assert raised == ["", "the sampler was ended by a signal handler that raised inside it"]
 
