@@ -103,12 +103,19 @@ class IteratorWithWorkers(torch_loader._MultiProcessingDataLoaderIter):
         end_at_exit(self)
         raise_descriptor_limit()
         try:
-            self._backend.start()
+            self._start_backend()
             # Once more, as torch does here: what a sampler draws in __iter__ is drawn twice for the first epoch.
             torch_loader._BaseDataLoaderIter._reset(self, loader, True)
             self._prefetch()
         except BaseException:
             self._shutdown_workers()
+            raise
+
+    def _start_backend(self) -> None:
+        try:
+            self._backend.start()
+        except WorkerError as error:
+            self._rescue.backend_failed(error)
             raise
 
     def _make_pool(self, loader: Any, warm_slots: int) -> SlotPool:

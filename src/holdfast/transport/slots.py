@@ -210,8 +210,8 @@ class SlotPool:
         # looks for more after it has released the lock.
         returned = self._returned
         while self._collecting.acquire(blocking=False):
-            self._collector = threading.get_ident()
             try:
+                self._collector = threading.get_ident()
                 while returned:
                     ref = returned.popleft()
                     storage = ref.storage and ref.storage()
