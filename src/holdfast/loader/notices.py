@@ -32,7 +32,7 @@ _NOT_THE_USERS = ("holdfast", "torch", "weakref")
 
 
 class Notices:
-    """Of one loader. A copy of it has said nothing yet."""
+    """Of one loader. A copy of it has said nothing yet, and says what is still due."""
 
     def __init__(self, skipped: list[SkippedSample]) -> None:
         """`skipped`: the loader's, which is added to."""
@@ -43,7 +43,7 @@ class Notices:
         self.is_for_command = False  # of ours: it tells by itself what it finds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._skipped,)
+        return type(self), (self._skipped,), {"due": [*self.due]}
 
     def add(self, message: str) -> None:
         """Whatever the log says."""
