@@ -25,7 +25,7 @@ from holdfast.workers.rng import mix
 
 _HISTORY = 256  # units before one, or after it, whose samples may stand for its bad ones
 _MAX_SUBSTITUTES = 16  # tried for one place
-_MOST_IN_VAIN = 1000  # known samples that a sampler gives one after the other
+_MOST_IN_VAIN = 1000  # samples in a row that are all known to be bad
 
 
 class Fate(Enum):
@@ -187,7 +187,7 @@ class BadSamples:
         for position in positions:
             substitute = self._substitute(state, places[0], places[position])
             if substitute is substitutes.NONE_LEFT:
-                self._ledger.withdraw()  # so many in vain, one after the other: that may be the storage
+                self._ledger.withdraw()  # so many failed in a row that the storage may be to blame
                 return Fate.RAISE, []
             taken.append(TakenOut(listed[position], places[position], substitute, has_substitute=True))
             listed[position] = substitute
@@ -250,7 +250,7 @@ class BadSamples:
         return len(self._found) > before
 
     def _so_far(self) -> int:
-        """How many samples of the epoch the sampler, or the iterable, has given yet."""
+        """How many samples of the epoch the sampler, or the iterable, has given so far."""
         if self.count_elements is not None:
             return self.count_elements()
         return self.supply.position if self.supply is not None else 0

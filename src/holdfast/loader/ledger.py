@@ -120,7 +120,7 @@ class Ledger:
         limit, allowed = self.policy.max_skipped, self.policy.most_skipped(epoch_samples or 0)
         if allowed is None or skipped <= allowed:
             return
-        auto = f" ({int(allowed):,} here: a tenth of the epoch, and at least 10)" if limit == AUTO else ""
+        auto = f" ({int(allowed):,} here: a tenth of the epoch, but at least 10)" if limit == AUTO else ""
         many = plural(skipped, "sample")
         raise self._too_many(
             f"{many} of this epoch could not be loaded, more than max_skipped={limit} allows{auto}",
@@ -149,14 +149,14 @@ class Ledger:
         return TooManySkipped("\n".join([f"every sample that could stand in batch {batch} is bad", *self._left_out()]))
 
     def _too_many(self, what: str, remedy: str) -> TooManySkipped:
-        """What ends the epoch. As it may be the storage's fault, what was found in this run is tried again later."""
+        """The error that ends an epoch. The storage may be to blame: what this run found bad is tried again later."""
         self.known.forget_found()
         last = [f"  {bounded_repr(sample.index)}: {sample.reason}" for sample in self.skipped[-5:]]
         lines = [what, "The last of them:", *last, *self.withdraw(), f"  try   {remedy}", *self._left_out()]
         return TooManySkipped("\n".join(lines))
 
     def _left_out(self) -> list[str]:
-        """What to do about samples that the file keeps from being tried, if there are any."""
+        """The remedy for samples that are not tried because the file lists them, if there are any."""
         if not self._in_file:
             return []
         listed = f"{plural(self._in_file, 'sample')} listed in {self._file}"
