@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from torch.utils.data import BatchSampler, Dataset, DistributedSampler, Iterable
 
 from helpers import Numbers
 from holdfast import DataLoader, HoldfastWarning, TooManySkipped
+from holdfast.loader.skips import SkippedFile
 from records import Asked, Calls, flat, share_of, stubborn
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings(r"ignore:\d+ samples? listed in skipped_file")]
@@ -282,6 +285,48 @@ def test_without_a_length_auto_is_a_tenth_of_what_came_so_far(kind: str, num_wor
                 assert sorted(flat(loader)) == sorted(set(range(300)) - set(bad))
 
 
+class Endless(Unsized):
+    """A sampler that begins again after its last index, as training by iterations has it."""
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.cycle(self.indices)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_auto_counts_a_sample_once_however_often_the_sampler_gives_it(num_workers: int, tmp_path: Path) -> None:
+    """Five of twenty are bad, and an epoch has no end: after the first time they are not tried, only left out."""
+    data = Asked(20, Calls(tmp_path / "calls"), broken(*range(5)))
+    with DataLoader(data, 4, sampler=Endless(20), num_workers=num_workers, on_error="skip") as loader:
+        came = [number for batch in itertools.islice(loader, 80) for number in batch.tolist()]
+    assert set(came) == set(range(5, 20))
+    assert len(loader.skipped_samples) > 50
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("known", [6, 0])
+def test_a_sampler_without_end_that_gives_only_bad_samples_is_an_error(
+    known: int, num_workers: int, tmp_path: Path
+) -> None:
+    """Known from a file, or found in this epoch. The end of the epoch, which would tell, never comes."""
+    data, file = Asked(6, Calls(tmp_path / "calls"), broken(*range(6))), tmp_path / "bad.jsonl"
+    skipped_file = SkippedFile(file, len(data))
+    for index in range(known):
+        skipped_file.append(index, "broken")
+    options: dict[str, Any] = {"on_error": "skip", "skipped_file": file, "num_workers": num_workers}
+    with (
+        DataLoader(data, 3, sampler=Endless(6), **options) as loader,
+        pytest.raises(TooManySkipped, match=r"^the last \d+ samples that the sampler gave are all known to be bad"),
+    ):
+        next(iter(loader))
+    with DataLoader(data, 3, **options) as loader:
+        data.errors.clear()
+        if known:
+            with pytest.raises(TooManySkipped, match=r"delete the file, so that the 6 samples"):
+                list(loader)
+        else:
+            assert flat(loader) == [*range(6)]
+
+
 def test_with_a_batch_sampler_the_epoch_is_that_of_its_own_sampler(tmp_path: Path) -> None:
     """Beside it torch's `loader.sampler` is of the whole dataset, and a rank's share of it is a part."""
     data = Asked(2000, Calls(tmp_path / "calls"), broken(*range(0, 44, 4)))
@@ -351,6 +396,32 @@ def test_samples_left_out_because_of_a_file_are_told_once(num_workers: int, tmp_
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert flat(loader) == [0, 2, 3, 5]
+
+
+def test_a_loader_that_is_sent_to_another_process_tells_there_what_the_file_leaves_out(tmp_path: Path) -> None:
+    """If it has not told yet: it was made in one process, and is used in another."""
+    file = tmp_path / "bad.jsonl"
+    SkippedFile(file, 6).append(1, "broken")
+    loader = DataLoader(Numbers(6), 2, on_error="skip", skipped_file=file)
+    with (
+        pickle.loads(pickle.dumps(loader)) as sent,
+        pytest.warns(HoldfastWarning, match=r"^1 sample listed in skipped_file"),
+    ):
+        iter(sent)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_of_an_iterable_nothing_is_left_out_because_of_a_file(num_workers: int, tmp_path: Path) -> None:
+    """Its elements have no index: those that were bad are tried again, and no warning says otherwise."""
+    data, file = Elements(12, Calls(tmp_path / "calls"), broken(1, 4)), tmp_path / "bad.jsonl"
+    for bad in (2, 0):
+        with (
+            warnings.catch_warnings(),
+            DataLoader(data, 2, num_workers=num_workers, on_error="skip", skipped_file=file) as loader,
+        ):
+            warnings.simplefilter("error", HoldfastWarning)
+            assert len(flat(loader)) == 12 - bad
+        data.loads.errors.clear()
 
 
 # --- files that are none ----------------------------------------------------------------------------------------------

@@ -136,6 +136,13 @@ def test_no_more_samples_are_skipped_than_allowed(
         accounts.check_number(skipped, samples)
 
 
+def test_the_limit_of_auto_is_told_as_a_whole_number() -> None:
+    """A tenth of twelve million and five is not "1.2e+06"."""
+    ledger = Ledger(Policy(on_error="skip"), range(10))
+    with pytest.raises(TooManySkipped, match=r"\(1,200,000 here"):
+        ledger.check_number(1_200_001, 12_000_005)
+
+
 def test_too_many_skipped_tells_the_last_of_them_and_what_to_do() -> None:
     """Five with their reasons: enough to see a pattern."""
     accounts = ledger(max_skipped=8)

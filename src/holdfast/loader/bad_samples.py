@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 from holdfast.loader import substitutes
 from holdfast.loader.ledger import Blame, Ledger
 from holdfast.loader.policy import AUTO
-from holdfast.loader.skips import SkippedSample
+from holdfast.loader.skips import SkippedSample, number_or_itself
 from holdfast.loader.supply import Supply
 from holdfast.loader.units import UnitState, load_listed
 from holdfast.workers.rng import mix
 
 _HISTORY = 256  # units before one, or after it, whose samples may stand for its bad ones
 _MAX_SUBSTITUTES = 16  # tried for one place
+_MOST_IN_VAIN = 1000  # samples in a row that are all known to be bad
 
 
 class Fate(Enum):
@@ -79,7 +80,9 @@ class BadSamples:
     def begin_epoch(self, epoch: int, seed: int, samples: int | None) -> None:
         """`samples`: how many the epoch has, if known."""
         self.epoch, self._seed, self._samples = epoch, mix(seed, epoch), samples
-        self._skipped = self._tried = 0  # passed over; without those that were known to be bad before the epoch
+        self._skipped = self._tried = 0  # passed over; without those known before the epoch, and each sample once
+        self._found: set[Any] = set()  # the indices among those tried, as far as they are remembered
+        self._in_vain = 0  # samples of the last units, if nothing of them was left to load
         self._delivered_before = self._ledger.counters.samples
         self._history.clear()
         self._substitutes: dict[int, int] = {}  # by place: how many were asked for
@@ -101,7 +104,12 @@ class BadSamples:
             for k, index in enumerate(state.listed)
             if index in known
         ]
-        return self.give_up(batch, state, bad) if bad else Fate.AGAIN
+        fate = self.give_up(batch, state, bad) if bad else Fate.AGAIN
+        self._in_vain = self._in_vain + len(bad) if fate is Fate.VOID else 0
+        # A sampler without end may give the same ones for ever: then no end of the epoch tells that nothing comes.
+        if self._in_vain > max(_MOST_IN_VAIN, 10 * len(known)):
+            self._ledger.refuse_known(self._in_vain)
+        return fate
 
     # -- when samples turned out to be bad -------------------------------------------------------------------------
 
@@ -179,7 +187,7 @@ class BadSamples:
         for position in positions:
             substitute = self._substitute(state, places[0], places[position])
             if substitute is substitutes.NONE_LEFT:
-                self._ledger.withdraw()  # so many in vain, one after the other: that may be the storage
+                self._ledger.withdraw()  # so many failed in a row that the storage may be to blame
                 return Fate.RAISE, []
             taken.append(TakenOut(listed[position], places[position], substitute, has_substitute=True))
             listed[position] = substitute
@@ -226,12 +234,23 @@ class BadSamples:
         passed_over = SkippedSample(index, sample.reason, replaced_by, self.epoch, batch)
         self._ledger.pass_over(passed_over, sample.blame, is_known=sample.is_known)
         self._skipped += 1
-        self._tried += not sample.is_known
+        self._tried += not sample.is_known and self._is_first(index, sample.blame)
         counted = self._tried if self._ledger.policy.max_skipped == AUTO else self._skipped
         self._ledger.check_number(counted, self._samples if self._samples is not None else self._so_far())
 
+    def _is_first(self, index: Any, blame: Blame) -> bool:
+        """Whether a sample was not given up before in this epoch. A sampler may give it again and again."""
+        if blame is Blame.NOBODY:
+            return True
+        before = len(self._found)
+        try:
+            self._found.add(number_or_itself(index))
+        except TypeError:  # it cannot be hashed, so it is not remembered either, but tried each time
+            return True
+        return len(self._found) > before
+
     def _so_far(self) -> int:
-        """How many samples of the epoch the sampler, or the iterable, has given yet."""
+        """How many samples of the epoch the sampler, or the iterable, has given so far."""
         if self.count_elements is not None:
             return self.count_elements()
         return self.supply.position if self.supply is not None else 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from torch.utils.data import IterableDataset
+
 from holdfast import counted
 from holdfast.errors import TooManySkipped
 from holdfast.events import Teller
@@ -51,7 +53,8 @@ class Ledger:
             self._file = SkippedFile(policy.skipped_file, _length(dataset))
             for index, reason in self._file.read().items():
                 self.known.add(index, reason)
-        self._in_file = len(self.known)
+        # An iterable has no indices that could be left out: its elements are tried again in each run.
+        self._in_file = 0 if isinstance(dataset, IterableDataset) else len(self.known)
         if self._in_file:
             listed = f"{plural(self._in_file, 'sample')} listed in {self._file}"
             self.notices.add(f"{listed} will not be loaded. To try again, delete the file")
@@ -117,7 +120,7 @@ class Ledger:
         limit, allowed = self.policy.max_skipped, self.policy.most_skipped(epoch_samples or 0)
         if allowed is None or skipped <= allowed:
             return
-        auto = f" ({allowed:g} here: a tenth of the epoch, and at least 10)" if limit == AUTO else ""
+        auto = f" ({int(allowed):,} here: a tenth of the epoch, but at least 10)" if limit == AUTO else ""
         many = plural(skipped, "sample")
         raise self._too_many(
             f"{many} of this epoch could not be loaded, more than max_skipped={limit} allows{auto}",
@@ -133,19 +136,27 @@ class Ledger:
                 "see that the data can be reached; look at loader.skipped_samples and loader.incidents",
             )
 
+    def refuse_known(self, number: int) -> None:
+        """A sampler gives nothing but samples that are known to be bad: raise, unless it is for a command of ours."""
+        if not self.notices.is_for_command:
+            raise self._too_many(
+                f"the last {number} samples that the sampler gave are all known to be bad",
+                "see that the data can be reached; look at loader.skipped_samples and loader.incidents",
+            )
+
     def no_substitute(self, batch: int) -> TooManySkipped:
         """With "replace": all samples that could be delivered in a batch are known to be bad."""
         return TooManySkipped("\n".join([f"every sample that could stand in batch {batch} is bad", *self._left_out()]))
 
     def _too_many(self, what: str, remedy: str) -> TooManySkipped:
-        """What ends the epoch. As it may be the storage's fault, what was found in this run is tried again later."""
+        """The error that ends an epoch. The storage may be to blame: what this run found bad is tried again later."""
         self.known.forget_found()
         last = [f"  {bounded_repr(sample.index)}: {sample.reason}" for sample in self.skipped[-5:]]
         lines = [what, "The last of them:", *last, *self.withdraw(), f"  try   {remedy}", *self._left_out()]
         return TooManySkipped("\n".join(lines))
 
     def _left_out(self) -> list[str]:
-        """What to do about samples that the file keeps from being tried, if there are any."""
+        """The remedy for samples that are not tried because the file lists them, if there are any."""
         if not self._in_file:
             return []
         listed = f"{plural(self._in_file, 'sample')} listed in {self._file}"

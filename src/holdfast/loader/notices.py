@@ -32,26 +32,26 @@ _NOT_THE_USERS = ("holdfast", "torch", "weakref")
 
 
 class Notices:
-    """Of one loader. A copy of it has said nothing yet."""
+    """The warnings of one loader. A copy has given none yet, and gives those that are still due."""
 
     def __init__(self, skipped: list[SkippedSample]) -> None:
-        """`skipped`: the loader's, which is added to."""
+        """`skipped`: the list to which the loader adds the samples that it passes over."""
         self._skipped = skipped
         self._said: set[str] = set()
         self._ending: weakref.finalize[..., Notices] | None = None  # once samples were passed over
         self.due: list[str] = []
-        self.is_for_command = False  # of ours: it tells by itself what it finds
+        self.is_for_command = False  # one of our own commands uses the loader, and reports what it finds itself
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._skipped,)
+        return type(self), (self._skipped,), {"due": [*self.due]}
 
     def add(self, message: str) -> None:
-        """Whatever the log says."""
+        """Make a warning due, whether or not a log handler takes warnings."""
         if not self.is_for_command:
             self.due.append(message)
 
     def passed_over(self, sample: SkippedSample, *, is_known: bool) -> None:
-        """It is the last of the loader's skipped samples by now. `is_known`: without being tried."""
+        """Note a sample that was just added to the loader's list. `is_known`: it was left out without being tried."""
         if self._ending is None and not self.is_for_command:
             first = len(self._skipped) - 1
             self._ending = weakref.finalize(self, _sum_up, self._skipped, first, os.getpid())
@@ -62,13 +62,13 @@ class Notices:
             self._add_first(
                 "passed over",
                 f"sample {bounded_repr(sample.index)} {done}: {sample.reason}\n"
-                f"More of this loader are not told one by one: loader.skipped_samples lists all of them",
+                f"This loader does not warn of further samples: loader.skipped_samples lists all of them",
             )
 
     def restarted(self, incident: Incident) -> None:
-        """A worker died and another has taken its place, or all of them with their supervisor."""
+        """A worker was restarted, or the supervisor with all workers."""
         self._add_first(
-            "restarted", f"{incident}\nMore of this loader are not told one by one: loader.incidents lists all of them"
+            "restarted", f"{incident}\nThis loader does not warn of further restarts: loader.incidents lists them all"
         )
 
     def _add_first(self, kind: str, message: str) -> None:
@@ -90,7 +90,7 @@ class Notices:
 
 
 def _stacklevel_of_user() -> int:
-    """For a call of `warnings.warn` by the caller: which frame is the first that is neither ours nor torch's."""
+    """The stacklevel with which the caller's `warnings.warn` names the first frame outside holdfast and torch."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
         frame, level = frame.f_back, level + 1
@@ -98,7 +98,7 @@ def _stacklevel_of_user() -> int:
 
 
 def _sum_up(skipped: list[SkippedSample], first: int, owner_pid: int) -> None:
-    """Also at exit, and when the loader is garbage. A forked child has nothing to tell of its parent's."""
+    """Runs also at exit, and when the loader is garbage. Does nothing in a forked child."""
     if os.getpid() != owner_pid:
         return
     replaced = {bounded_repr(sample.index): sample.replaced_by is not None for sample in skipped[first:]}
@@ -112,5 +112,5 @@ def _sum_up(skipped: list[SkippedSample], first: int, owner_pid: int) -> None:
             _log.warning("samples passed over: %s", text, extra={"count": len(replaced)})
         else:
             warnings.warn(text, HoldfastWarning, stacklevel=_stacklevel_of_user())
-    except Exception:  # warnings are errors, or it is of a log handler of the user's
+    except Exception:  # warnings are errors, or a log handler of the user raised
         sys.stderr.write(f"HoldfastWarning: {text}\n")

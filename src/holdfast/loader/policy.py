@@ -97,7 +97,7 @@ class Policy:
             source = getattr(index_sampler, "sampler", None)
         try:
             return len(source)
-        except Exception:  # it is the user's, and a share of what came so far will do
+        except Exception:  # of the user's __len__; a share of the samples so far is used instead
             return None
 
     def most_skipped(self, epoch_samples: int) -> int | float | None:

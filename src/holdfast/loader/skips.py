@@ -9,8 +9,8 @@ again.
     {"index":17,"reason":"ValueError: bad header","run":"9f2c51d07be4.1"}
     {"withdrawn":"9f2c51d07be4.1"}
 
-`run` is a process, and a loader in it. Lines of a run that was withdrawn do not count, wherever they stand: it met more
-bad samples than can be the samples' fault. Lines without a run, of older versions, count.
+`run` identifies one loader in one process. Lines of a run that was withdrawn do not count, wherever they stand: it
+met so many bad samples that the storage may be to blame. Lines without a run, of version 0.1.0, count.
 
 Runs in: main process.
 """
@@ -108,7 +108,7 @@ class SkippedFile:
         """Index to reason; nothing if there is no file yet. Refuses one of another dataset, or not of ours."""
         if (kind := special_kind(self.path)) is not None:
             raise ValueError(
-                f"{self} is {kind}, and no file that could be read and appended to. "
+                f"{self} is {kind}, not a file that can be read and appended to. "
                 f"Name a regular file, or one that does not exist yet"
             )
         try:
@@ -136,7 +136,7 @@ class SkippedFile:
         self._write(_line({"index": plain, "reason": reason[:_LONGEST_REASON], "run": self._run}))
 
     def withdraw(self) -> None:
-        """Add a line by which those that were appended here do not count. What is appended later is of another run."""
+        """Append a line that withdraws those appended so far. Later ones belong to another run."""
         if self._run_pid == os.getpid():
             self._run_pid = 0
             self._write(_line({"withdrawn": self._run}))
@@ -219,14 +219,14 @@ def entries_in(lines: Iterable[bytes]) -> dict[Any, str]:
 
 
 def special_kind(path: str | os.PathLike[str]) -> str | None:
-    """What is there if it is neither a regular file nor nothing: to open or to read it may wait for ever.
+    """What a path is if it exists and is no regular file: opening or reading it may block for ever.
 
     The null device counts as a file: it is empty, and takes what is written.
     """
     try:
         found = Path(path).stat()
     except OSError:
-        return None  # who opens it says what is wrong
+        return None  # opening it will say what is wrong
     if stat.S_ISREG(found.st_mode) or Path(path).resolve() == Path(os.devnull):
         return None
     kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a directory", stat.S_IFSOCK: "a socket"}
