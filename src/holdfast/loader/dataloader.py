@@ -164,11 +164,11 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        is_iterable = self._dataset_kind == _DatasetKind.Iterable
         if not self._disabled:
             backends.check_context(backend, self.multiprocessing_context)
-            is_iterable = self._dataset_kind == _DatasetKind.Iterable
             policy.check_length(dataset if is_iterable else self.sampler)
-        self._ledger = Ledger(policy, dataset, reads_file=not self._disabled)
+        self._ledger = Ledger(policy, dataset, reads_file=not self._disabled, is_iterable=is_iterable)
         self._counters = self._ledger.counters
 
     @property

@@ -8,8 +8,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from torch.utils.data import IterableDataset
-
 from holdfast import counted
 from holdfast.errors import TooManySkipped
 from holdfast.events import Teller
@@ -33,7 +31,7 @@ class Blame(Enum):
 class Ledger:
     """The accounts of one loader. `epoch` counts its iterators, from 0."""
 
-    def __init__(self, policy: Policy, dataset: Any, *, reads_file: bool = True) -> None:
+    def __init__(self, policy: Policy, dataset: Any, *, reads_file: bool = True, is_iterable: bool = False) -> None:
         self.policy = policy
         self.epoch = -1
         self.seed = 0
@@ -54,7 +52,7 @@ class Ledger:
             for index, reason in self._file.read().items():
                 self.known.add(index, reason)
         # An iterable has no indices that could be left out: its elements are tried again in each run.
-        self._in_file = 0 if isinstance(dataset, IterableDataset) else len(self.known)
+        self._in_file = 0 if is_iterable else len(self.known)
         if self._in_file:
             listed = f"{plural(self._in_file, 'sample')} listed in {self._file}"
             self.notices.add(f"{listed} will not be loaded. To try again, delete the file")
