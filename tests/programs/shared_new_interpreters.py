@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Table(Dataset[Any]):
 
 
 def main(method: str) -> None:
+    warnings.simplefilter("ignore", holdfast.HoldfastWarning)  # of the restart, which is printed below
     from threaded_module import Threaded  # not at the top: the supervisor is to import it, not find it
 
     loader = holdfast.DataLoader(

@@ -10,15 +10,17 @@ import multiprocessing
 import os
 import signal
 import sys
+import warnings
 
 import psutil
 import torch
 
 from helpers import PATIENCE_S, wait_until
-from holdfast import DataLoader
+from holdfast import DataLoader, HoldfastWarning
 
 
 def main(method: str) -> None:
+    warnings.simplefilter("ignore", HoldfastWarning)  # of the restart, which is looked at below
     from threaded_module import LENGTH, Threaded  # not at the top: the supervisor is to import it, not find it
 
     context = multiprocessing.get_context(method)

@@ -90,6 +90,7 @@ def _run_struck(folder: Path) -> None:
             num_workers=NUM_WORKERS,
             multiprocessing_context="fork",
             on_error="skip",
+            max_skipped=None,
             max_retries=0,
             max_restarts=1000,
             sample_timeout=SAMPLE_TIMEOUT_S,

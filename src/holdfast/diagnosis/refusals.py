@@ -15,7 +15,7 @@ from pathlib import Path
 from holdfast.cgroup_files import ROOT, directories_of
 from holdfast.diagnosis import descriptors
 
-if sys.platform != "win32":
+if sys.platform == "linux":
     import resource
 
 NUMBERS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
