@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 from helpers import Numbers, say
-from holdfast import DataLoader, WorkerError
+from holdfast import DataLoader, HoldfastWarning, WorkerError
 
 
 def eat(worker_id: int) -> None:
@@ -22,6 +23,7 @@ def eat(worker_id: int) -> None:
 
 
 def main(cgroup: Path, method: str) -> None:
+    warnings.simplefilter("ignore", HoldfastWarning)  # of the restart, which is among the incidents
     (cgroup / "cgroup.procs").write_text(str(os.getpid()))
     how: dict[str, Any] = {"backend": "portable"} if method == "portable" else {"multiprocessing_context": method}
     with DataLoader(Numbers(8), 2, num_workers=1, worker_init_fn=eat, max_restarts=5, **how) as loader:
